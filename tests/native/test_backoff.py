@@ -18,7 +18,7 @@ def test_pauses_of_many_differ() -> None:
     assert len(firsts) > 20
 
 
-def test_success_begins_with_short_pauses_again() -> None:
+def test_success_resets_the_delay() -> None:
     backoff = Backoff(SeededEntropy(1), first_ms=100, max_ms=1_000)
     for _ in range(5):
         backoff.next_ms()

@@ -24,7 +24,7 @@ def message(*headers: Header, link: object | None = None) -> Message:
     )
 
 
-def test_id_knows_what_acknowledging_needs() -> None:
+def test_id_holds_what_an_acknowledgement_needs() -> None:
     link = object()
     found = message(link=link).id
     assert (MessageId(5, 120, 3, 2), 7, link) == (found, found.batch_size, found.link)
@@ -49,7 +49,7 @@ def test_headers_are_the_callers_to_change() -> None:
     assert [("a", b"1")] == found.headers
 
 
-def test_own_headers_are_seen_as_what_they_mean() -> None:
+def test_own_headers_become_attributes() -> None:
     found = message((PRODUCER_NAME, b"p"), (SEQUENCE_ID, b"-5"))
     assert ("p", -5, {}) == (found.producer_name, found.sequence_id, found.properties)
     assert (None, None) == (message().producer_name, message().sequence_id)

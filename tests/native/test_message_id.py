@@ -38,7 +38,7 @@ def test_other_bytes_are_refused(data: bytes) -> None:
         MessageId.from_bytes(data)
 
 
-def test_place_and_back() -> None:
+def test_record_position_round_trip() -> None:
     record_position = RecordPosition(Position(5, 120), 3)
     found = MessageId.at(RecordLocation(record_position, 4, 70), 1)
     assert record_position == found.record_position
@@ -59,7 +59,7 @@ def test_place_and_back() -> None:
         (2, 3, 0b100, ALL),
     ],
 )
-def test_what_acknowledges_a_record(index: int, size: int, alone: int, upto: int) -> None:
+def test_acknowledgements_of_a_record(index: int, size: int, alone: int, upto: int) -> None:
     id_ = MessageId(5, 120, index, 1, size)
     assert Acknowledgement(Position(5, 120), alone, size) == id_.acknowledgement()
     assert Acknowledgement(Position(5, 120), upto, size) == id_.acknowledgement_upto()
@@ -72,7 +72,7 @@ def test_record_of_an_unknown_batch_cannot_be_acknowledged(id_: MessageId) -> No
 
 
 @pytest.mark.parametrize("numbers", [(1 << 63, 0), (0, 0, 1 << 31), ("a", 0), (0, 0, 0, 0.5)])
-def test_id_of_what_are_no_such_numbers_is_refused(numbers: tuple[Any, ...]) -> None:
+def test_id_with_wrong_numbers_is_refused(numbers: tuple[Any, ...]) -> None:
     id_ = MessageId(*numbers)
     with pytest.raises(InvalidArgument, match="message id"):
         id_.check()

@@ -10,7 +10,7 @@ def test_numbers_follow_each_other() -> None:
     assert BatchProducer(7, 0, 4) == sequence.take(1)
 
 
-def test_behind_the_largest_number_comes_0() -> None:
+def test_sequence_wraps_to_0() -> None:
     sequence = ProducerSequence(7)
     sequence.take(SEQUENCE_MASK)
     assert [SEQUENCE_MASK, 1] == [sequence.take(2).base_sequence, sequence.take(1).base_sequence]
@@ -23,7 +23,7 @@ def test_new_epoch_begins_at_0() -> None:
     assert BatchProducer(7, 1, 0) == sequence.take(1)
 
 
-def test_fresh_id_is_used_when_there_is_no_epoch_left() -> None:
+def test_fresh_id_is_used_after_the_last_epoch() -> None:
     sequence = ProducerSequence(7)
     for _ in range(EPOCH_MAX):
         sequence.begin_epoch(8)

@@ -26,7 +26,7 @@ def tasks(*work: Coroutine[None, None, None]) -> list[asyncio.Task[None]]:
     return [asyncio.ensure_future(each) for each in work]
 
 
-async def test_what_comes_at_once_goes_at_once_and_the_rest_with_the_next() -> None:
+async def test_later_acknowledgements_form_the_next_group() -> None:
     async with rig() as rig_:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()
@@ -54,7 +54,7 @@ async def test_both_kinds_go_in_one_group_the_cumulative_one_first() -> None:
         ] == rig_.broker.calls  # fmt: skip
 
 
-async def test_refusal_is_heard_by_its_group_alone() -> None:
+async def test_refusal_fails_only_its_own_group() -> None:
     async with rig() as rig_:
         group, _ = grouped(rig_)
         rig_.broker.fail_next = Unavailable("no room")
@@ -73,7 +73,7 @@ async def test_fault_of_one_is_not_that_of_its_group() -> None:
         assert isinstance(outcomes[1], InvalidArgument)
 
 
-async def test_loss_after_a_reset_is_none() -> None:
+async def test_lost_link_after_a_reset_is_no_error() -> None:
     """The messages were taken back: acknowledging them means nothing."""
     async with rig() as rig_:
         group, link = grouped(rig_)
@@ -86,7 +86,7 @@ async def test_loss_after_a_reset_is_none() -> None:
         await task
 
 
-async def test_cancelled_waiter_harms_no_other_and_takes_nothing_back() -> None:
+async def test_cancelled_waiter_leaves_its_group_intact() -> None:
     async with rig() as rig_:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()
@@ -99,7 +99,7 @@ async def test_cancelled_waiter_harms_no_other_and_takes_nothing_back() -> None:
         assert [("c", "acknowledge", ack(1), ack(2))] == rig_.broker.calls
 
 
-async def test_nobody_needs_to_wait() -> None:
+async def test_acknowledgement_is_sent_without_a_waiter() -> None:
     async with rig() as rig_:
         group, _ = grouped(rig_)
         group.acknowledge_upto_nowait(ack(1))
@@ -108,7 +108,7 @@ async def test_nobody_needs_to_wait() -> None:
         assert [("c", "acknowledge_upto", ack(1))] == rig_.broker.calls
 
 
-async def test_end_of_everything_is_heard_by_all_who_wait() -> None:
+async def test_cancelled_group_fails_all_waiters() -> None:
     async with rig() as rig_:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()

@@ -20,7 +20,7 @@ def test_records_of_one_entry_become_one() -> None:
     assert state.is_empty
 
 
-def test_entry_of_which_all_are_there_is_whole() -> None:
+def test_fully_acknowledged_entry_becomes_a_whole_one() -> None:
     state = AcknowledgementsState()
     state.add(ack(1, 0b0111))
     state.add(ack(1, 0b1000))
@@ -29,7 +29,7 @@ def test_entry_of_which_all_are_there_is_whole() -> None:
     assert (None, [ack(1, ALL), ack(2, ALL)]) == state.take()
 
 
-def test_the_farthest_place_counts() -> None:
+def test_largest_cumulative_position_is_kept() -> None:
     state = AcknowledgementsState()
     for each in (ack(2, 0b0011), ack(1, ALL), ack(2, 0b0001)):
         state.add_upto(each)
@@ -42,7 +42,7 @@ def test_the_farthest_place_counts() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3))))
-def test_a_group_says_what_was_added(records: list[tuple[int, int]]) -> None:
+def test_a_group_contains_what_was_added(records: list[tuple[int, int]]) -> None:
     state = AcknowledgementsState()
     for entry_id, index in records:
         state.add(ack(entry_id, 1 << index))

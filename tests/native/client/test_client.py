@@ -35,7 +35,7 @@ def opened(server: Server) -> Client:
     return Client(server, clock=ManualClock())
 
 
-async def test_what_was_made_is_closed_before_the_server_is_left() -> None:
+async def test_producers_and_consumers_are_closed_before_the_server() -> None:
     server = Server()
     async with opened(server) as client:
         await client.create_producer("orders", producer_name="p")
@@ -51,7 +51,7 @@ async def test_what_was_made_is_closed_before_the_server_is_left() -> None:
             await each
 
 
-async def test_what_was_closed_before_is_forgotten_and_closing_later_is_nothing() -> None:
+async def test_handles_closed_before_their_client_may_be_closed_again() -> None:
     server = Server()
     async with opened(server) as client:
         async with await client.create_producer("orders"):
@@ -79,12 +79,12 @@ async def test_client_works_while_it_is_open_only() -> None:
             await client.topics()
 
 
-async def test_server_that_cannot_be_entered_says_why() -> None:
+async def test_error_of_entering_the_server_is_raised() -> None:
     with pytest.raises(Unavailable, match="away"):
         await opened(Server(failure=Unavailable("away"))).__aenter__()
 
 
-async def test_what_is_broken_in_the_client_is_heard() -> None:
+async def test_crashed_task_of_the_client_fails_its_users() -> None:
     """A bug of ours must not end in silence: those who wait hear it, and so does who leaves."""
     server = Server()
     client = await opened(server).__aenter__()
@@ -111,7 +111,7 @@ async def test_error_of_the_program_is_not_hidden_by_ours() -> None:
 
 
 @pytest.mark.parametrize("kind", ["consumer", "reader"])
-async def test_what_is_being_opened_ends_with_its_client(kind: str) -> None:
+async def test_pending_subscribe_ends_with_its_client(kind: str) -> None:
     """The server's stop ended its link later, and a task was begun that nobody could own."""
     server = Server()
     client = opened(server)

@@ -36,7 +36,7 @@ async def test_all_wait_for_the_same_end() -> None:
         assert (1, 1) == (work.begun, work.on_ended)
 
 
-async def test_cancelled_caller_stops_nothing() -> None:
+async def test_cancelled_caller_does_not_interrupt_the_closing() -> None:
     async with rig() as rig_:
         closing, work = CloseOnce(rig_.services.supervisor, "it"), Work()
         first, second = [asyncio.ensure_future(closing.run(work)) for _ in range(2)]
@@ -50,7 +50,7 @@ async def test_cancelled_caller_stops_nothing() -> None:
         assert 1 == work.on_ended
 
 
-async def test_error_is_heard_by_who_began() -> None:
+async def test_first_caller_gets_the_error() -> None:
     async with rig() as rig_:
         closing, work = CloseOnce(rig_.services.supervisor, "it"), Work(ValueError("no"))
         work.hold.set()
@@ -67,7 +67,7 @@ class Counted(ClosesOnExit):
         self.closed += 1
 
 
-async def test_leaving_closes_whatever_happened() -> None:
+async def test_leaving_closes_also_after_an_error() -> None:
     counted = Counted()
     async with counted as entered:
         assert (counted, 0) == (entered, counted.closed)

@@ -62,7 +62,7 @@ async def test_time_limit_is_kept_by_the_clock() -> None:
             await waiting
 
 
-async def test_several_who_wait_get_one_each() -> None:
+async def test_waiting_receivers_get_one_message_each() -> None:
     async with consuming() as (rig_, consumer):
         waiting = [asyncio.ensure_future(consumer.receive()) for _ in range(3)]
         await turns()
@@ -73,7 +73,7 @@ async def test_several_who_wait_get_one_each() -> None:
         assert {b"a", b"b", b"c"} == {each.value for each in await asyncio.gather(*waiting)}
 
 
-async def test_long_run_of_messages_lets_others_have_a_turn() -> None:
+async def test_long_run_of_receives_yields_to_the_event_loop() -> None:
     async with consuming(receiver_queue_size=3 * RECEIVES_WITHOUT_YIELD_MAX) as (rig_, consumer):
         rig_.broker.links[0].deliver([delivery(1, *[b"v"] * 2 * RECEIVES_WITHOUT_YIELD_MAX)])
         seen: list[int] = []
@@ -88,7 +88,7 @@ async def test_long_run_of_messages_lets_others_have_a_turn() -> None:
         assert seen[0] > RECEIVES_WITHOUT_YIELD_MAX // 2
 
 
-async def test_damage_is_heard_and_passed() -> None:
+async def test_damaged_batch_is_raised_once_and_skipped() -> None:
     async with consuming() as (rig_, consumer):
         rig_.broker.links[0].deliver([damaged(1), delivery(2, b"v")])
         with pytest.raises(Unreadable) as caught:
@@ -144,7 +144,7 @@ async def test_redelivery_during_the_decoding_lets_the_time_limit_count_again() 
         assert 0 == consumer.queued
 
 
-async def test_closing_ends_who_waits_for_a_long_batch() -> None:
+async def test_closing_ends_receivers_of_a_long_batch() -> None:
     async with consuming() as (rig_, consumer):
         rig_.broker.links[0].deliver([long_delivery(1, count=2_000)])
         waiting = asyncio.ensure_future(consumer.receive())
@@ -167,7 +167,7 @@ async def test_batch_without_a_time_limit_lingers_a_moment() -> None:
         assert [b"a", b"b"] == [each.value for each in await waiting]
 
 
-async def test_batch_asks_for_all_there_is_room_for() -> None:
+async def test_batch_receive_returns_all_permits_first() -> None:
     """Otherwise it waits for messages that are not let come."""
     async with consuming(receiver_queue_size=10) as (rig_, consumer):
         rig_.broker.links[0].deliver([delivery(1, b"v")])
@@ -179,7 +179,7 @@ async def test_batch_asks_for_all_there_is_room_for() -> None:
         waiting.cancel()
 
 
-async def test_batch_larger_than_the_queue_does_not_wait_for_what_cannot_come() -> None:
+async def test_batch_larger_than_the_queue_returns_a_full_queue() -> None:
     async with consuming(receiver_queue_size=4) as (rig_, consumer):
         waiting = asyncio.ensure_future(consumer.batch_receive(10, timeout_ms=60_000))
         await turns()
@@ -189,7 +189,7 @@ async def test_batch_larger_than_the_queue_does_not_wait_for_what_cannot_come() 
         assert 4 == len(await waiting)
 
 
-async def test_cancelled_batch_leaves_everything_in_the_queue() -> None:
+async def test_cancelled_batch_receive_leaves_the_queue_intact() -> None:
     async with consuming() as (rig_, consumer):
         waiting = asyncio.ensure_future(consumer.batch_receive(5, timeout_ms=60_000))
         rig_.broker.links[0].deliver([delivery(1, b"a", b"b")])
@@ -212,7 +212,7 @@ async def test_new_partitions_are_consumed_from_their_beginning() -> None:
         await consumer.acknowledge(message)
 
 
-async def test_messages_of_a_new_partition_may_come_before_the_others_are_open() -> None:
+async def test_new_partition_delivers_before_the_others_are_open() -> None:
     async with consuming() as (rig_, consumer):
         await rig_.pass_ms(rig_.services.partition_refresh_ms - 1)
         opened, hold = rig_.broker.open_consumer, asyncio.Event()
@@ -234,7 +234,7 @@ async def test_messages_of_a_new_partition_may_come_before_the_others_are_open()
         assert [0, 1, 2] == [each.partition for each in requests(rig_)]
 
 
-async def test_final_end_is_heard_behind_what_is_in_the_queue() -> None:
+async def test_final_error_is_raised_behind_the_queued_messages() -> None:
     async with consuming(partitions=2) as (rig_, consumer):
         rig_.broker.links[0].deliver([delivery(1, b"v")])
         rig_.broker.links[1].on_ended(TopicNotFound("deleted"))
@@ -247,7 +247,7 @@ async def test_final_end_is_heard_behind_what_is_in_the_queue() -> None:
                 await call
 
 
-async def test_broken_consumer_says_so_to_all_who_wait() -> None:
+async def test_failed_consumer_raises_to_all_waiters() -> None:
     async with consuming() as (rig_, consumer):
         receiving = asyncio.ensure_future(consumer.receive())
         await turns()
@@ -258,7 +258,7 @@ async def test_broken_consumer_says_so_to_all_who_wait() -> None:
             await receiving
 
 
-async def test_seek_tells_the_server_and_comes_back() -> None:
+async def test_seek_resets_the_subscription_and_reconnects() -> None:
     async with consuming(partitions=2) as (rig_, consumer):
         before = list(rig_.broker.links)
         rig_.broker.links[1].deliver([delivery(1, b"from before")])
@@ -313,7 +313,7 @@ async def test_last_id_can_be_acknowledged() -> None:
         assert ("c", "acknowledge_upto", told) == rig_.broker.calls[-1]
 
 
-async def test_names_are_there_to_be_seen() -> None:
+async def test_names_are_public_properties() -> None:
     async with consuming() as (_, consumer):
         names = (consumer.topic, consumer.subscription, consumer.consumer_name)
         assert ("orders", "s", "c") == names

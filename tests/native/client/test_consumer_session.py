@@ -78,7 +78,7 @@ async def test_permits_come_back_by_halves() -> None:
         assert 4 == len(rig_.broker.calls)
 
 
-async def test_queue_of_one_asks_for_one_at_a_time() -> None:
+async def test_queue_of_one_grants_one_permit_at_a_time() -> None:
     async with rig() as rig_:
         it, queue = session(rig_, size=1)
         it.deliver([delivery(1, b"a")])
@@ -86,7 +86,7 @@ async def test_queue_of_one_asks_for_one_at_a_time() -> None:
         assert [("c", "permits", 1), ("c", "permits", 1)] == rig_.broker.calls
 
 
-async def test_redelivering_all_forgets_the_queue_and_returns_its_permits() -> None:
+async def test_redelivering_all_drops_the_queue_and_returns_its_permits() -> None:
     async with rig() as rig_:
         it, queue = session(rig_)
         it.deliver([delivery(1, *VALUES), delivery(2, *VALUES)])
@@ -134,7 +134,7 @@ async def test_what_is_not_acknowledged_in_time_comes_again() -> None:
         assert [("c", "redeliver", RecordMask(Position(5, 1), 0b100))] == rig_.broker.calls
 
 
-async def test_readers_place_goes_along_with_the_permits() -> None:
+async def test_reader_acknowledges_with_its_permits() -> None:
     async with rig() as rig_:
         it, queue = session(rig_, type_="exclusive", size=4, is_reader=True)
         it.deliver([delivery(1, *VALUES)])
@@ -144,7 +144,7 @@ async def test_readers_place_goes_along_with_the_permits() -> None:
         assert [("c", "permits", 2), ("c", "acknowledge_upto", told)] == rig_.broker.calls[1:]
 
 
-async def test_what_came_too_often_goes_elsewhere() -> None:
+async def test_message_redelivered_too_often_becomes_a_dead_letter() -> None:
     async with rig() as rig_:
         box = Box()
         policy = DeadLetterPolicy(max_redeliver_count=2)
@@ -163,7 +163,7 @@ async def test_what_came_too_often_goes_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("error", [None, Unavailable("lost")])
-async def test_after_its_end_it_does_nothing(error: Unavailable | None) -> None:
+async def test_ended_session_ignores_calls(error: Unavailable | None) -> None:
     async with rig() as rig_:
         it, queue = session(rig_)
         it.deliver([delivery(1, *VALUES)])
@@ -184,7 +184,7 @@ async def test_after_its_end_it_does_nothing(error: Unavailable | None) -> None:
         assert [("c", "close")] == rig_.broker.calls
 
 
-async def test_close_lets_acknowledgements_under_way_arrive() -> None:
+async def test_close_waits_for_pending_acknowledgements() -> None:
     async with rig() as rig_:
         it, queue = session(rig_)
         it.deliver([delivery(1, b"a")])

@@ -86,7 +86,7 @@ async def test_letter_is_acknowledged_only_when_it_is_stored() -> None:
         assert (1, 2) == (it.told("acknowledge"), it.told("permits") - 1)
 
 
-async def test_letter_that_cannot_go_is_tried_again_and_keeps_its_permits() -> None:
+async def test_failed_letter_is_retried_and_keeps_its_permits() -> None:
     async with letters() as it:
         session = it.session()
         it.rig.broker.fail_next = Unavailable("no producer")
@@ -102,7 +102,7 @@ async def test_letter_that_cannot_go_is_tried_again_and_keeps_its_permits() -> N
         assert ([b"a"], 1) == (it.sent()[-1:], it.told("acknowledge"))
 
 
-async def test_letter_that_comes_again_on_its_way_is_sent_once() -> None:
+async def test_letter_redelivered_while_being_sent_is_sent_once() -> None:
     """By the newest link, for only that one can acknowledge it."""
     async with letters() as it:
         session = it.session()
@@ -116,7 +116,7 @@ async def test_letter_that_comes_again_on_its_way_is_sent_once() -> None:
         assert ([b"a"], 1) == (it.sent(), it.told("acknowledge"))
 
 
-async def test_letter_whose_acknowledgement_is_lost_harms_no_other() -> None:
+async def test_lost_acknowledgement_of_a_letter_affects_no_other() -> None:
     async with letters() as it:
         session = it.session()
         it.rig.broker.links.clear()

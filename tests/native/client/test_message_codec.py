@@ -73,7 +73,7 @@ def test_tombstone_and_empty_value_are_two_things() -> None:
     assert b"" == there_and_back(b"").value
 
 
-def test_delayed_message_says_when_and_wants_a_batch_of_its_own() -> None:
+def test_delayed_message_has_a_header_and_its_own_batch() -> None:
     message = outgoing_message(b"v", **NOTHING | {"deliver_at": 5_000})
     assert message.is_alone
     assert [(DELIVER_AT, b"5000")] == read(encode([message]))[0].headers
@@ -113,7 +113,7 @@ def test_own_headers_that_others_wrote_oddly_are_no_trouble() -> None:
     )  # fmt: skip
 
 
-def test_only_what_is_meant_is_handed_out() -> None:
+def test_only_the_delivered_records_are_decoded() -> None:
     batch = encode(outgoing_message(b"%d" % n, **NOTHING) for n in range(5))
     assert [b"0", b"3"] == [each.value for each in read(batch, records=0b01001)]
     assert 2 == delivery(batch, records=0b01001).record_count
@@ -147,7 +147,7 @@ def test_damaged_batch_names_an_id_that_can_be_acknowledged() -> None:
     assert MessageId(5, 120, -1, 2) == caught.value.id
 
 
-def test_message_that_goes_elsewhere_keeps_its_contents() -> None:
+def test_copied_message_keeps_its_contents() -> None:
     message = there_and_back(
         b"v", key=b"k", properties={"a": "b"}, event_timestamp=77, deliver_at=5, sequence_id=1
     )

@@ -88,12 +88,12 @@ async def test_batches_of_one_tick_share_its_allowance() -> None:
     assert at_once(it, SHORT["native"]) is not None
 
 
-async def test_damage_of_a_short_batch_is_told_at_once() -> None:
+async def test_damaged_short_batch_raises_at_once() -> None:
     with pytest.raises(Unreadable, match="5:9"):
         at_once(decoder(Supervisor()), damaged(9))
 
 
-async def test_parts_are_of_what_is_meant() -> None:
+async def test_parts_contain_the_delivered_records() -> None:
     records = sum(1 << index for index in range(0, 5_000, 2))
     it = decoder(Supervisor())
     parts = it.decode_parts(
@@ -104,7 +104,7 @@ async def test_parts_are_of_what_is_meant() -> None:
     assert [b"%d" % number for number in range(0, 5_000, 2)] == list(chain.from_iterable(found))
 
 
-async def test_damage_behind_the_first_part_lets_nothing_out() -> None:
+async def test_damage_behind_the_first_part_yields_nothing() -> None:
     it = decoder(Supervisor())
     parts = it.decode_parts(
         long_delivery(1, count=5_000, is_damaged=True), topic="orders", partition=3, link=None
@@ -113,7 +113,7 @@ async def test_damage_behind_the_first_part_lets_nothing_out() -> None:
         await anext(parts)
 
 
-async def test_closed_decoder_says_so() -> None:
+async def test_closed_decoder_raises() -> None:
     it = decoder(Supervisor())
     it.close()
     with pytest.raises(AlreadyClosed):
@@ -137,7 +137,7 @@ class HeldPool(BlockingPool):
             assert self.go_on.wait(60)
 
 
-async def test_what_nobody_wants_any_more_ends_at_its_next_pause() -> None:
+async def test_dropped_decoding_ends_at_its_next_pause() -> None:
     pool, supervisor = HeldPool(), Supervisor()
     it = decoder(supervisor, pool)
     decoding = it.begin(
@@ -176,7 +176,7 @@ async def test_parts_wait_until_they_are_taken() -> None:
     await supervisor.close()
 
 
-async def test_leaving_early_gives_the_memory_back() -> None:
+async def test_leaving_early_frees_the_memory() -> None:
     it = decoder(Supervisor())
     parts = it.decode_parts(LONG["gzip"], topic="orders", partition=3, link=None)
     async with aclosing(parts):

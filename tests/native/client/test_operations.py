@@ -32,7 +32,7 @@ async def wait_in(it: ClientOperations, let_go: list[str] | None = None) -> None
                 let_go.append("done")
 
 
-async def test_operation_that_takes_too_long_says_what_was_in_its_way() -> None:
+async def test_timeout_names_the_last_error() -> None:
     async with operations() as (it, clock):
         let_go: list[str] = []
         running = asyncio.ensure_future(wait_in(it, let_go))
@@ -88,7 +88,7 @@ async def test_operation_within_another_ends_with_it() -> None:
             await running
 
 
-async def test_closing_ends_what_runs_and_lets_nothing_begin() -> None:
+async def test_closing_ends_running_operations_and_refuses_new_ones() -> None:
     async with operations() as (it, _):
         let_go: list[str] = []
         running = [asyncio.ensure_future(wait_in(it, let_go)) for _ in range(2)]

@@ -90,7 +90,7 @@ async def test_after_a_reset_it_is_back_at_once() -> None:
         assert it.requests[0] == it.requests[1]
 
 
-async def test_after_a_loss_it_comes_back_with_pauses() -> None:
+async def test_lost_link_is_reopened_with_backoff() -> None:
     async with consumer() as it:
         await it.consumer.open()
         it.link.on_ended(Unavailable("lost"))
@@ -106,7 +106,7 @@ async def test_after_a_loss_it_comes_back_with_pauses() -> None:
 
 
 @pytest.mark.parametrize("error", [TopicNotFound("deleted"), AlreadyClosed("closed")])
-async def test_final_end_is_told_and_nothing_is_tried(error: KledgerError) -> None:
+async def test_final_error_is_reported_without_retry(error: KledgerError) -> None:
     async with consumer() as it:
         await it.consumer.open()
         it.link.on_ended(error)
@@ -116,7 +116,7 @@ async def test_final_end_is_told_and_nothing_is_tried(error: KledgerError) -> No
             await it.consumer.reopen_after_reset(None)
 
 
-async def test_first_opening_hears_the_servers_no() -> None:
+async def test_first_opening_raises_the_servers_error() -> None:
     async with consumer() as it:
         for error in (ConsumerBusy("taken"), Unavailable("away"), TopicNotFound("none")):
             it.rig.broker.fail_next = error
@@ -167,7 +167,7 @@ async def test_link_that_ends_while_it_is_opened_is_opened_again() -> None:
         assert ([], 3) == (it.failures, len(it.requests))
 
 
-async def test_old_links_say_nothing_any_more() -> None:
+async def test_ended_links_are_ignored() -> None:
     async with consumer() as it:
         await it.consumer.open()
         old = it.link
@@ -178,7 +178,7 @@ async def test_old_links_say_nothing_any_more() -> None:
         assert ([], 0) == (it.failures, len(it.queue))
 
 
-async def test_acknowledgement_under_way_when_the_link_ends() -> None:
+async def test_acknowledgement_in_flight_when_the_link_ends() -> None:
     """A reset makes it void; a loss leaves it open whether it was done."""
     async with consumer() as it:
         await it.consumer.open()
@@ -209,7 +209,7 @@ async def test_id_from_elsewhere_is_meant_now() -> None:
             it.consumer.session_for(foreign)
 
 
-async def test_place_that_nobody_keeps_is_remembered_here() -> None:
+async def test_position_that_is_not_durable_is_kept_by_the_client() -> None:
     async with consumer(is_durable=False) as it:
         await it.consumer.open()
         it.receive(7)
@@ -222,7 +222,7 @@ async def test_place_that_nobody_keeps_is_remembered_here() -> None:
         assert ("latest", True) == (it.requests[-1].start, it.requests[-1].is_start_inclusive)
 
 
-async def test_leaving_comes_before_coming_back() -> None:
+async def test_old_session_is_closed_before_the_next_is_opened() -> None:
     """An exclusive subscription has room for one."""
     async with consumer() as it:
         await it.consumer.open()
@@ -233,7 +233,7 @@ async def test_leaving_comes_before_coming_back() -> None:
         ]
 
 
-async def test_starting_over_waits_for_a_link_that_is_on_its_way() -> None:
+async def test_restart_waits_for_a_link_that_is_being_opened() -> None:
     async with consumer() as it:
         await it.consumer.open()
         before = it.consumer.session

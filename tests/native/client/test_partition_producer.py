@@ -74,7 +74,7 @@ async def sender(*, is_batching: bool = True) -> AsyncIterator[Sender]:
         await producer.close()
 
 
-async def test_what_comes_while_one_is_under_way_leaves_together() -> None:
+async def test_messages_queued_during_a_send_share_a_batch() -> None:
     async with sender() as it:
         hold = it.rig.broker.links[0].hold = asyncio.Event()
         first = it.add(b"a", b"b")
@@ -96,14 +96,14 @@ async def test_id_of_a_send_can_be_acknowledged() -> None:
         assert [0b01, 0b10] == [each.acknowledgement().records for each in ids]
 
 
-async def test_what_must_be_alone_goes_beside_others_of_its_kind() -> None:
+async def test_single_message_batches_leave_together() -> None:
     async with sender() as it:
         outcomes = it.add(b"a", b"b") + it.add(b"c", b"d", is_alone=True) + it.add(b"e")
         await asyncio.gather(*outcomes)
         assert [[b"a", b"b"], [b"c"], [b"d"], [b"e"]] == it.sent()
 
 
-async def test_message_whose_sender_was_cancelled_before_it_left_is_not_sent() -> None:
+async def test_message_of_a_cancelled_sender_is_not_sent() -> None:
     async with sender() as it:
         one, two, three = it.add(b"a", b"b", b"c")
         two.cancel()
@@ -115,7 +115,7 @@ async def test_message_whose_sender_was_cancelled_before_it_left_is_not_sent() -
         assert 4 == len(it.settled)
 
 
-async def test_one_that_is_refused_takes_no_other_along() -> None:
+async def test_refused_message_fails_no_other() -> None:
     async with sender() as it:
         it.rig.broker.fail_next = InvalidArgument("one of them")
         outcomes = it.add(b"a", b"b")
@@ -127,7 +127,7 @@ async def test_one_that_is_refused_takes_no_other_along() -> None:
 
 
 @pytest.mark.parametrize("error", [Unavailable("disk full"), TopicTerminated("end")])
-async def test_servers_no_is_heard_and_not_tried_again(error: Exception) -> None:
+async def test_servers_error_is_raised_without_retry(error: Exception) -> None:
     async with sender() as it:
         it.rig.broker.fail_next = error
         for outcome in it.add(b"a", b"b"):
@@ -137,7 +137,7 @@ async def test_servers_no_is_heard_and_not_tried_again(error: Exception) -> None
         await it.add(b"c")[0]
 
 
-async def test_batch_of_a_lost_link_is_sent_again_before_what_came_later() -> None:
+async def test_batch_of_a_lost_link_is_resent_before_later_ones() -> None:
     async with sender() as it:
         link = it.rig.broker.links[0]
         link.hold = asyncio.Event()
@@ -168,7 +168,7 @@ async def test_batch_of_a_lost_link_keeps_its_numbers() -> None:
 
 
 @pytest.mark.parametrize("error", [Unavailable("disk full"), TopicTerminated("end")])
-async def test_what_comes_behind_a_refused_batch_begins_a_new_epoch(error: Exception) -> None:
+async def test_batch_after_a_refused_one_begins_a_new_epoch(error: Exception) -> None:
     async with sender() as it:
         await it.add(b"a")[0]
         it.rig.broker.fail_next = error
@@ -179,7 +179,7 @@ async def test_what_comes_behind_a_refused_batch_begins_a_new_epoch(error: Excep
         assert [(0, 0), (0, 1), (1, 0), (1, 1)] == it.numbers()
 
 
-async def test_what_was_refused_behind_another_one_is_sent_again_in_order() -> None:
+async def test_batches_refused_behind_another_are_resent_in_order() -> None:
     async with sender(is_batching=False) as it:
         await it.add(b"a")[0]
         refusals = iter([InvalidArgument("bad"), NotInSequence("gap"), NotInSequence("gap"), None])
@@ -191,7 +191,7 @@ async def test_what_was_refused_behind_another_one_is_sent_again_in_order() -> N
         assert not any(it.rig.broker.resent)
 
 
-async def test_what_was_lost_is_settled_before_what_was_refused_behind_it() -> None:
+async def test_lost_batches_are_settled_before_refused_ones() -> None:
     """The answers to the second and the third did not arrive; the fourth came behind a gap."""
     async with sender(is_batching=False) as it:
         link = it.rig.broker.links[0]
@@ -234,7 +234,7 @@ async def test_single_messages_of_a_lost_link_keep_their_order() -> None:
         assert [[b"a"], [b"b"], [b"c"]] == it.sent()[-3:]
 
 
-async def test_server_that_stays_away_is_given_up_in_the_end() -> None:
+async def test_unavailable_server_fails_the_batch_in_the_end() -> None:
     async with sender() as it:
         it.rig.broker.links[0].on_ended(Unavailable("lost"))
         it.rig.broker.fail_all = Unavailable("away")
@@ -273,7 +273,7 @@ async def test_link_that_is_lost_with_every_batch_is_given_up_in_the_end() -> No
         assert 3 == len(tries)
 
 
-async def test_final_end_is_heard_by_every_later_send() -> None:
+async def test_final_error_fails_every_later_send() -> None:
     async with sender() as it:
         it.rig.broker.links[0].on_ended(TopicNotFound("deleted"))
         for outcome in it.add(b"a") + it.add(b"b"):
@@ -292,7 +292,7 @@ async def test_end_of_an_old_link_is_no_end_of_the_new_one() -> None:
         assert 2 == len(it.rig.broker.links)
 
 
-async def test_close_fails_what_is_still_open() -> None:
+async def test_close_fails_pending_messages() -> None:
     async with sender() as it:
         it.rig.broker.links[0].hold = asyncio.Event()
         outcomes = it.add(b"a")

@@ -32,14 +32,14 @@ class Part:
             raise self._closing
 
 
-async def test_one_that_cannot_be_opened_closes_all() -> None:
+async def test_failed_open_closes_all_partitions() -> None:
     parts = [Part(), Part(opening=ValueError("no")), Part(closing=KeyError("odd"))]
     with pytest.raises(ValueError, match="no"):
         await open_all(parts)
     assert [False, False, False] == [each.is_open for each in parts]
 
 
-async def test_slow_one_is_not_left_behind_open() -> None:
+async def test_slow_open_is_closed_after_a_failure() -> None:
     slow, failing = Part(), Part(opening=ValueError("no"))
     slow.hold.clear()
     task = asyncio.ensure_future(open_all([failing, slow]))
@@ -50,7 +50,7 @@ async def test_slow_one_is_not_left_behind_open() -> None:
     assert (False, 1) == (slow.is_open, slow.closes)
 
 
-async def test_cancelled_opening_closes_what_is_open() -> None:
+async def test_cancelled_opening_closes_open_partitions() -> None:
     slow, quick = Part(), Part()
     slow.hold.clear()
     task = asyncio.ensure_future(open_all([quick, slow]))
@@ -61,7 +61,7 @@ async def test_cancelled_opening_closes_what_is_open() -> None:
     assert [1, 1] == [quick.closes, slow.closes]
 
 
-async def test_one_that_cannot_be_closed_does_not_keep_the_others() -> None:
+async def test_failed_close_does_not_keep_the_others_open() -> None:
     parts = [Part(), Part(closing=ValueError("no")), Part()]
     await open_all(parts)
     with pytest.raises(ValueError, match="no"):
@@ -80,7 +80,7 @@ class GrowingBroker(RecordingBroker):
         return TopicInfo(topic, self.partition_count)
 
 
-async def test_new_partitions_are_told_once() -> None:
+async def test_new_partitions_are_reported_once() -> None:
     broker = GrowingBroker()
     async with rig(broker) as rig_:
         grown: list[range] = []

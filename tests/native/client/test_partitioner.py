@@ -36,7 +36,7 @@ def test_key_stays_where_it_is() -> None:
         choice.note_batch_taken(expected)
 
 
-def test_what_has_no_key_goes_round_with_every_batch() -> None:
+def test_messages_without_a_key_rotate_with_every_batch() -> None:
     choice = StickyPartitioner(3, first=4)
     taken = []
     for _ in range(4):
@@ -45,7 +45,7 @@ def test_what_has_no_key_goes_round_with_every_batch() -> None:
     assert [1, 1, 2, 2, 0, 0, 1, 1] == taken
 
 
-def test_batch_of_another_partition_moves_nothing() -> None:
+def test_batch_of_another_partition_does_not_advance() -> None:
     choice = StickyPartitioner(3)
     choice.note_batch_taken(2)
     assert 0 == choice.choose(None)

@@ -33,7 +33,7 @@ async def producing(
         assert [producer] == on_closed
 
 
-async def test_no_more_is_under_way_than_allowed() -> None:
+async def test_messages_in_flight_are_limited() -> None:
     async with producing(max_pending=2) as (rig_, producer, _):
         hold = rig_.broker.links[0].hold = asyncio.Event()
         sends = [asyncio.ensure_future(producer.send(b"%d" % n)) for n in range(5)]
@@ -73,7 +73,7 @@ async def test_send_nowait_does_not_overtake_a_send_that_waits() -> None:
         await asyncio.gather(*sends)
 
 
-async def test_send_nowait_of_what_cannot_be_says_so_at_once() -> None:
+async def test_send_nowait_raises_wrong_arguments_at_once() -> None:
     async with producing() as (rig_, producer, _):
         with pytest.raises(InvalidArgument):
             producer.send_nowait("text")  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ async def test_new_partitions_are_used() -> None:
         assert [0, 1, 2] * 2 == found
 
 
-async def test_broken_producer_says_so_to_all() -> None:
+async def test_failed_producer_raises_to_all_senders() -> None:
     async with producing(max_pending=1) as (rig_, producer, _):
         rig_.broker.links[0].hold = asyncio.Event()
         sends = [asyncio.ensure_future(producer.send(b"v")) for _ in range(2)]
@@ -122,7 +122,7 @@ async def test_broken_producer_says_so_to_all() -> None:
                 await each
 
 
-async def test_cancelled_close_goes_on() -> None:
+async def test_cancelled_close_continues() -> None:
     """And ends with the client at the latest: then nobody is left waiting."""
     async with producing(max_pending=1) as (rig_, producer, _):
         rig_.broker.links[0].hold = asyncio.Event()

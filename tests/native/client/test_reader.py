@@ -15,6 +15,6 @@ class FilledBroker(RecordingBroker):
         return await super().last_record(topic, partition)
 
 
-async def test_latest_is_a_place_so_that_it_is_known_what_came_behind_it() -> None:
+async def test_reader_at_latest_starts_behind_the_newest_record() -> None:
     found = await latest_positions(FilledBroker(), "orders", range(3))
     assert {0: EARLIEST, 1: RecordPosition(Position(5, 7), 3), 2: EARLIEST} == found

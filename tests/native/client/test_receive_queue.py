@@ -50,7 +50,7 @@ def test_messages_come_in_the_order_of_their_arrival() -> None:
     assert 0 == len(queue)
 
 
-def test_what_came_by_a_link_goes_with_it() -> None:
+def test_messages_of_a_link_are_dropped_with_it() -> None:
     """Also what is decoded already."""
     one, two = Source(), Source()
     queue = queue_of(
@@ -64,7 +64,7 @@ def test_what_came_by_a_link_goes_with_it() -> None:
     assert [b"d", b"e"] == take_all(queue)
 
 
-def test_what_is_decoded_of_another_link_stays() -> None:
+def test_decoded_messages_of_another_link_stay() -> None:
     one, two = Source(), Source()
     queue = queue_of((one, delivery(1, b"a", b"b")), (two, delivery(1, b"c")))
     queue.take()
@@ -72,7 +72,7 @@ def test_what_is_decoded_of_another_link_stays() -> None:
     assert [b"b"] == take_all(queue)
 
 
-def test_damage_is_told_once_and_passed() -> None:
+def test_damage_is_raised_once_and_skipped() -> None:
     one = Source()
     queue = queue_of((one, delivery(1, b"a")), (one, damaged(2)), (one, delivery(3, b"b")))
     queue.take()
@@ -82,7 +82,7 @@ def test_damage_is_told_once_and_passed() -> None:
     assert [b"b"] == take_all(queue)
 
 
-async def test_long_batch_holds_up_what_is_behind_it() -> None:
+async def test_long_batch_blocks_the_batches_behind_it() -> None:
     async with rig() as rig_:
         changes: list[int] = []
         one, two = Source(), Source(partition=1)
@@ -101,7 +101,7 @@ async def test_long_batch_holds_up_what_is_behind_it() -> None:
 
 
 @pytest.mark.parametrize("taken", [0, 1, 1_500])
-async def test_long_batch_goes_with_its_link(taken: int) -> None:
+async def test_long_batch_is_dropped_with_its_link(taken: int) -> None:
     """Before, while and after its first part is there; whoever waits for it looks again."""
     async with rig() as rig_:
         changes: list[int] = []
@@ -122,7 +122,7 @@ async def test_long_batch_goes_with_its_link(taken: int) -> None:
         assert 0 == rig_.services.supervisor.task_count
 
 
-async def test_damage_of_a_long_batch_is_told_before_anything_of_it() -> None:
+async def test_damaged_long_batch_raises_before_any_message() -> None:
     async with rig() as rig_:
         one = Source()
         queue = ReceiveQueue(rig_.services.decoder, lambda: None)

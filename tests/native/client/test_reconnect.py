@@ -40,7 +40,7 @@ async def test_pauses_grow_until_it_works() -> None:
 @pytest.mark.parametrize(
     ("is_first", "error"), [(True, Unavailable("x")), (False, TopicNotFound("x"))]
 )
-async def test_what_does_not_help_is_raised_at_once(is_first: bool, error: KledgerError) -> None:
+async def test_final_errors_are_raised_at_once(is_first: bool, error: KledgerError) -> None:
     async with rig() as rig_:
         with pytest.raises(type(error)):
             await open_with_retries(rig_.services, Door(rig_, error).open, is_first=is_first)
@@ -68,7 +68,7 @@ async def test_cancelling_ends_it() -> None:
         assert 1 == len(door.times)
 
 
-def test_ends_after_which_there_is_a_way_on() -> None:
+def test_which_ends_are_final() -> None:
     assert [False, False, False, True] == [
         is_final(each) for each in (None, Unavailable("x"), ConsumerBusy("x"), TopicNotFound("x"))
     ]

@@ -30,7 +30,7 @@ LONG_MS = 10**9
         (KledgerError, False, 0, False),
     ],
 )
-def test_what_is_tried_again(
+def test_which_errors_are_retried(
     kind: type[KledgerError], is_first: bool, waited_ms: int, expected: bool
 ) -> None:
     assert expected == may_retry(kind("why"), is_first=is_first, waited_ms=waited_ms)

@@ -20,7 +20,7 @@ def planned(*plans: tuple[int, int, int], delay_ms: int = 1_000) -> RedeliverySc
     return state
 
 
-def test_what_is_due_comes_in_order_and_as_one_piece_per_entry() -> None:
+def test_due_records_are_ordered_with_one_mask_per_entry() -> None:
     state = planned((2, 0b01, 0), (1, 0b10, 0), (2, 0b10, 0), (3, ALL, 0))
     assert 1_000 == state.next_ms
     assert [] == state.pop_due(999)
@@ -44,14 +44,14 @@ def test_short_delay_is_not_rounded_to_a_long_one() -> None:
     assert [RecordMask(pos(1), 1)] == state.pop_due(8)
 
 
-def test_new_time_takes_the_place_of_the_old() -> None:
+def test_new_time_replaces_the_old() -> None:
     state = planned((1, 0b1, 0), (1, 0b10, 0))
     state.schedule(pos(1), 0b1, now_ms=0, delay_ms=5_000)
     assert [RecordMask(pos(1), 0b10)] == state.pop_due(1_000)
     assert [RecordMask(pos(1), 0b1)] == state.pop_due(5_000)
 
 
-def test_what_is_acknowledged_does_not_come() -> None:
+def test_acknowledged_records_are_not_due() -> None:
     state = planned((1, 0b1, 0), (1, 0b10, 0), (2, ALL, 0), (3, 0b1, 0))
     state.forget(pos(1), 0b10)
     state.forget(pos(2), ALL)
@@ -60,7 +60,7 @@ def test_what_is_acknowledged_does_not_come() -> None:
     assert [RecordMask(pos(1), 0b1), RecordMask(pos(3), 0b1)] == state.pop_due(1_000)
 
 
-def test_everything_before_a_place_is_forgotten() -> None:
+def test_everything_before_a_position_is_removed() -> None:
     state = planned((1, 0b1, 0), (2, 0b1, 0), (2, 0b10, 0), (3, 0b1, 0))
     state.forget_upto(pos(2), 0b1)
     assert [RecordMask(pos(2), 0b10), RecordMask(pos(3), 0b1)] == state.pop_due(1_000)
@@ -83,7 +83,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_every_record_comes_once_at_its_last_time(steps: list[tuple[str, int, int, int]]) -> None:
+def test_every_record_is_due_once_at_its_last_time(steps: list[tuple[str, int, int, int]]) -> None:
     """Against a plain table of times."""
     state, table, now_ms = RedeliverySchedule(), dict[tuple[int, int], int](), 0
     for step, entry_id, index, ms in steps:

@@ -8,7 +8,7 @@ from tests.native.client_builders import rig
 ONE, TWO = Position(5, 1), Position(5, 2)
 
 
-async def test_records_come_again_in_their_time() -> None:
+async def test_records_are_redelivered_when_due() -> None:
     async with rig() as rig_:
         came: list[list[RecordMask]] = []
         timer = RedeliveryTimer(rig_.clock, rig_.services.timers, came.append)

@@ -29,7 +29,7 @@ LARGE = OutgoingMessage(NewRecord(b""), None, 2 * BATCH_BYTES_MAX)
         ([ALONE, SMALL], False, (2, False)),
     ],
 )
-def test_what_leaves_next(
+def test_which_messages_leave_next(
     waiting: list[OutgoingMessage], is_batching: bool, expected: tuple[int, bool]
 ) -> None:
     assert expected == plan_send(waiting, is_batching=is_batching)

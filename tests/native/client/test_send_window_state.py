@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kledger.native.client.send_window_state import SendWindow
 
 
-def test_who_waits_goes_in_its_order() -> None:
+def test_waiting_items_leave_in_order() -> None:
     window = SendWindow[str](2)
     assert [True, True, False, False] == [window.enter(each, 1) for each in "abcd"]
     assert ["c", "d"] == list(window.waiting)
@@ -19,7 +19,7 @@ def test_who_waits_goes_in_its_order() -> None:
     assert window.enter("f", 1)
 
 
-def test_what_does_not_wait_gets_in_only_where_nobody_waits() -> None:
+def test_try_enter_fails_while_items_wait() -> None:
     window = SendWindow[str](2)
     assert [True, True, False] == [window.try_enter(1) for _ in range(3)]
     assert "2 of 2 messages and 2 bytes" == str(window)
@@ -30,7 +30,7 @@ def test_what_does_not_wait_gets_in_only_where_nobody_waits() -> None:
     assert window.try_enter(1)
 
 
-def test_bytes_count_too_but_one_that_is_too_large_gets_in() -> None:
+def test_bytes_are_limited_but_one_large_item_enters() -> None:
     window = SendWindow[str](100, bytes_max=10)
     assert window.enter("large", 50)
     assert not window.enter("small", 1)

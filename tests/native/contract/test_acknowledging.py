@@ -75,7 +75,7 @@ async def test_twice_is_once(client: kledger.Client, topic: str) -> None:
 
 
 @pytest.mark.parametrize("consumer_type", ["exclusive", "failover"])
-async def test_cumulative_takes_everything_before_along_in_its_partition(
+async def test_cumulative_acknowledges_earlier_messages_of_its_partition(
     client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
     consumer = await client.subscribe(topic, "s", consumer_type=consumer_type)
@@ -161,9 +161,7 @@ async def test_fault_of_one_acknowledgement_is_not_that_of_others(
     assert 0 == await backlog(client, topic)
 
 
-async def test_close_lets_acknowledgements_under_way_arrive(
-    client: kledger.Client, topic: str
-) -> None:
+async def test_close_waits_for_pending_acknowledgements(client: kledger.Client, topic: str) -> None:
     consumer = await client.subscribe(topic, "s")
     await send(client, topic, values(10))
     received = await receive(consumer, 10)

@@ -69,7 +69,7 @@ async def test_numbers_of_a_topic(client: kledger.Client, topic: str) -> None:
     assert sum(each.size_bytes for each in stats.partitions) > 10
 
 
-async def test_subscription_without_a_consumer_keeps_its_place(
+async def test_subscription_without_a_consumer_keeps_its_position(
     client: kledger.Client, topic: str
 ) -> None:
     await send(client, topic, [b"old"])
@@ -147,7 +147,9 @@ async def test_subscription_with_consumers_is_removed_by_force_only(
         await consumer.receive(timeout_ms=5_000)
 
 
-async def test_client_closes_what_it_made(client: kledger.Client, topic: str) -> None:
+async def test_client_closes_its_producers_and_consumers(
+    client: kledger.Client, topic: str
+) -> None:
     """Leaving the client is done by the fixture; here things are left open on purpose."""
     await client.create_producer(topic)
     await client.subscribe(topic, "s")
@@ -181,7 +183,7 @@ async def test_same_message_in_the_words_of_both_facades(
         await client.offset_of(kledger.MessageId(1 << 40, 0), topic)
 
 
-async def test_termination_tells_the_last_message_of_each_partition(
+async def test_termination_returns_the_last_message_of_each_partition(
     client: kledger.Client, topic: str
 ) -> None:
     sent = await send(client, topic, values(30))

@@ -44,7 +44,9 @@ async def test_reader_begins_behind_or_at_a_message(client: kledger.Client) -> N
     assert values(1, first=9) == await read_all(last)
 
 
-async def test_message_names_no_place_among_several_partitions(client: kledger.Client) -> None:
+async def test_message_id_cannot_start_a_reader_of_several_partitions(
+    client: kledger.Client,
+) -> None:
     await client.create_topic("orders", partitions=2)
     (sent,) = await send(client, "orders", [b"v"])
     with pytest.raises(kledger.InvalidArgument):
@@ -61,7 +63,7 @@ async def test_reader_begins_at_a_time(client: kledger.Client, topic: str) -> No
     assert not await late.has_message_available()
 
 
-async def test_reader_waits_and_gives_up(client: kledger.Client, topic: str) -> None:
+async def test_reader_times_out(client: kledger.Client, topic: str) -> None:
     await send(client, topic, [b"old"])
     reader = await client.create_reader(topic, "latest")
     with pytest.raises(kledger.Timeout):
@@ -108,7 +110,7 @@ async def test_reader_reads_more_than_its_queue_holds(client: kledger.Client, to
     assert 3_000 == len(set(await read_all(reader)))
 
 
-async def test_reader_is_seen_by_nobody(client: kledger.Client, topic: str) -> None:
+async def test_reader_has_no_visible_subscription(client: kledger.Client, topic: str) -> None:
     await send(client, topic, values(3))
     one = await client.create_reader(topic, "earliest")
     other = await client.create_reader(topic, "earliest")
@@ -116,7 +118,7 @@ async def test_reader_is_seen_by_nobody(client: kledger.Client, topic: str) -> N
     assert 3 == len(await read_all(one)) == len(await read_all(other))
 
 
-async def test_closed_reader_says_so(client: kledger.Client, topic: str) -> None:
+async def test_closed_reader_raises(client: kledger.Client, topic: str) -> None:
     reader = await client.create_reader(topic, "earliest")
     waiting = asyncio.ensure_future(reader.read_next())
     await asyncio.sleep(0)

@@ -17,7 +17,9 @@ from tests.native.contract.words import (
 )
 
 
-async def test_new_subscription_begins_where_it_is_told(client: kledger.Client, topic: str) -> None:
+async def test_new_subscription_begins_at_its_initial_position(
+    client: kledger.Client, topic: str
+) -> None:
     await send(client, topic, [b"old"])
     latest = await client.subscribe(topic, "latest")
     earliest = await client.subscribe(topic, "earliest", initial_position="earliest")
@@ -26,7 +28,7 @@ async def test_new_subscription_begins_where_it_is_told(client: kledger.Client, 
     assert {b"old", b"new"} == set(await receive_values(earliest, 2))
 
 
-async def test_subscription_goes_on_where_it_was_left(client: kledger.Client, topic: str) -> None:
+async def test_subscription_continues_at_its_position(client: kledger.Client, topic: str) -> None:
     await send(client, topic, values(20))
     async with await client.subscribe(topic, "s", initial_position="earliest") as consumer:
         done = await receive(consumer, 12)
@@ -38,7 +40,7 @@ async def test_subscription_goes_on_where_it_was_left(client: kledger.Client, to
         assert await is_quiet(consumer)
 
 
-async def test_place_that_is_not_durable_is_forgotten(client: kledger.Client, topic: str) -> None:
+async def test_cursor_that_is_not_durable_is_deleted(client: kledger.Client, topic: str) -> None:
     options: dict[str, Any] = {"durable": False, "initial_position": "earliest"}
     await send(client, topic, values(5))
     for _ in range(2):
@@ -47,7 +49,7 @@ async def test_place_that_is_not_durable_is_forgotten(client: kledger.Client, to
             assert [] == await client.subscriptions(topic)
 
 
-async def test_receive_gives_up_in_time(client: kledger.Client, topic: str) -> None:
+async def test_receive_times_out(client: kledger.Client, topic: str) -> None:
     consumer = await client.subscribe(topic, "s")
     with pytest.raises(TimeoutError):
         await consumer.receive(timeout_ms=20)
@@ -58,7 +60,7 @@ async def test_receive_gives_up_in_time(client: kledger.Client, topic: str) -> N
             await consumer.receive(timeout_ms=wrong)  # type: ignore[arg-type]
 
 
-async def test_receive_waits_for_what_comes_later(client: kledger.Client, topic: str) -> None:
+async def test_receive_waits_for_a_later_message(client: kledger.Client, topic: str) -> None:
     consumer = await client.subscribe(topic, "s")
     waiting = [asyncio.ensure_future(consumer.receive()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -84,7 +86,7 @@ async def test_cancelled_receive_loses_nothing(client: kledger.Client, topic: st
     assert await is_quiet(consumer)
 
 
-async def test_batch_receive_takes_as_many_as_it_is_told(
+async def test_batch_receive_returns_at_most_its_maximum(
     client: kledger.Client, topic: str
 ) -> None:
     consumer = await client.subscribe(topic, "s")
@@ -109,7 +111,7 @@ async def test_batch_receive_without_a_limit_waits_for_the_first(
         await consumer.batch_receive(0)
 
 
-async def test_batch_larger_than_the_queue_comes_in_the_end(client: kledger.Client) -> None:
+async def test_batch_larger_than_the_queue_is_received(client: kledger.Client) -> None:
     consumer = await client.subscribe("orders", "s", receiver_queue_size=4)
     producer = await client.create_producer("orders", batching=False)
     await asyncio.gather(*(producer.send(each) for each in values(20)))
@@ -119,7 +121,7 @@ async def test_batch_larger_than_the_queue_comes_in_the_end(client: kledger.Clie
     assert values(20) == found
 
 
-async def test_iteration_goes_on_until_the_consumer_is_closed(
+async def test_iteration_continues_until_the_consumer_is_closed(
     client: kledger.Client, topic: str
 ) -> None:
     consumer = await client.subscribe(topic, "s")
@@ -133,15 +135,15 @@ async def test_iteration_goes_on_until_the_consumer_is_closed(
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
-async def test_small_queue_gets_everything(client: kledger.Client, topic: str, size: int) -> None:
+async def test_small_queue_receives_everything(
+    client: kledger.Client, topic: str, size: int
+) -> None:
     consumer = await client.subscribe(topic, "s", receiver_queue_size=size)
     await send(client, topic, values(40))
     assert set(values(40)) == set(await receive_values(consumer, 40))
 
 
-async def test_closed_consumer_says_so_also_to_those_who_wait(
-    client: kledger.Client, topic: str
-) -> None:
+async def test_closed_consumer_raises_also_to_waiters(client: kledger.Client, topic: str) -> None:
     consumer = await client.subscribe(topic, "s")
     (id_,) = await send(client, topic, [b"v"])
     (message,) = await receive(consumer, 1)

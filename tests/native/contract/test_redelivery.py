@@ -23,7 +23,7 @@ ONE_ACTIVE = ["exclusive", "failover"]
 
 
 @pytest.mark.parametrize("consumer_type", SHARED)
-async def test_negative_acknowledgement_brings_that_record_again(
+async def test_negative_acknowledgement_redelivers_the_record(
     client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
     consumer = await client.subscribe(
@@ -44,7 +44,7 @@ async def test_negative_acknowledgement_brings_that_record_again(
 
 
 @pytest.mark.parametrize("consumer_type", ONE_ACTIVE)
-async def test_to_a_single_consumer_everything_owed_comes_again_in_order(
+async def test_single_consumer_gets_all_unacknowledged_records_again_in_order(
     clock: ManualClock, client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
     consumer = await client.subscribe(
@@ -68,7 +68,7 @@ async def test_to_a_single_consumer_everything_owed_comes_again_in_order(
 
 
 @pytest.mark.parametrize("consumer_type", [*SHARED, *ONE_ACTIVE])
-async def test_what_was_on_its_way_comes_not_before_what_comes_again(
+async def test_deliveries_in_flight_do_not_precede_the_redelivery(
     client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
     """Whatever has got how far when the redelivery is asked for."""
@@ -118,7 +118,7 @@ async def test_what_is_not_acknowledged_in_time_comes_again(
 
 
 @pytest.mark.parametrize("consumer_type", [*SHARED, *ONE_ACTIVE])
-async def test_redeliver_brings_everything_owed(
+async def test_redeliver_delivers_all_unacknowledged_messages(
     client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
     """Also what waits in the queue; nothing comes twice."""
@@ -135,7 +135,7 @@ async def test_redeliver_brings_everything_owed(
     assert [each for each in values(20) if each != b"4"] == [each.value for each in again]
 
 
-async def test_what_a_consumer_leaves_behind_goes_to_another(
+async def test_unacknowledged_messages_of_a_closed_consumer_go_to_another(
     client: kledger.Client, topic: str
 ) -> None:
     one = await client.subscribe(topic, "s", consumer_type="shared")
@@ -148,7 +148,7 @@ async def test_what_a_consumer_leaves_behind_goes_to_another(
 
 
 @pytest.mark.parametrize("consumer_type", ["shared", "key_shared", "exclusive"])
-async def test_dead_letter_is_delivered_once_more_than_the_maximum_says(
+async def test_dead_letter_was_delivered_once_more_than_the_maximum(
     client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
     letters = await client.subscribe(f"{topic}-s-DLQ", "letters")
@@ -174,7 +174,7 @@ async def test_dead_letter_is_delivered_once_more_than_the_maximum_says(
     assert await is_quiet(letters)
 
 
-async def test_dead_letter_with_a_maximum_of_none_is_delivered_once(
+async def test_dead_letter_with_a_maximum_of_zero_was_delivered_once(
     clock: ManualClock, client: kledger.Client, topic: str
 ) -> None:
     consumer = await client.subscribe(

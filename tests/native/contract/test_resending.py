@@ -102,7 +102,7 @@ async def test_message_whose_answer_was_lost_is_stored_once(
     assert 2 == answers.links
 
 
-async def test_very_first_message_may_be_lost_either_way(
+async def test_first_message_may_be_lost_before_or_after_the_append(
     client: kledger.Client, answers: Answers
 ) -> None:
     for lost in ("lose_next", "drop_next"):
@@ -112,9 +112,7 @@ async def test_very_first_message_may_be_lost_either_way(
         assert [1] == await end_offsets(client, lost)
 
 
-async def test_answer_that_is_lost_again_and_again(
-    client: kledger.Client, answers: Answers
-) -> None:
+async def test_answer_that_is_lost_repeatedly(client: kledger.Client, answers: Answers) -> None:
     producer = await client.create_producer("orders")
     answers.lose_next = 4
     assert [0, 1] == [(await producer.send(b"v")).offset for _ in range(2)]

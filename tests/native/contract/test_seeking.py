@@ -93,7 +93,9 @@ async def test_receive_waits_on_across_a_seek(
     assert b"v" == (await asyncio.wait_for(waiting, SOON_MS / 1000)).value
 
 
-async def test_nothing_from_before_comes_after(client: kledger.Client, topic: str) -> None:
+async def test_no_delivery_from_before_a_seek_follows_it(
+    client: kledger.Client, topic: str
+) -> None:
     """The queue is full of later messages when the seek begins."""
     consumer = await client.subscribe(topic, "s")
     await send(client, topic, values(100), key=b"k")
@@ -103,7 +105,7 @@ async def test_nothing_from_before_comes_after(client: kledger.Client, topic: st
 
 
 @pytest.mark.parametrize("consumer_type", TYPES)
-async def test_nothing_from_before_a_reset_comes_after_it(
+async def test_no_delivery_from_before_a_reset_follows_it(
     client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
     """Whatever has got how far when the reset is asked for, by the same client."""
@@ -137,7 +139,7 @@ async def test_acknowledgement_that_meets_a_seek_is_settled_by_it(client: kledge
     assert 1 == (await client.subscription_stats("orders", "s")).backlog
 
 
-async def test_reset_by_somebody_else_settles_acknowledgements(client: kledger.Client) -> None:
+async def test_reset_by_another_client_settles_acknowledgements(client: kledger.Client) -> None:
     consumer = await client.subscribe("orders", "s", consumer_type="shared")
     await send(client, "orders", [b"v"])
     for turns in range(20):
@@ -161,7 +163,9 @@ async def test_seek_of_one_moves_all_consumers(client: kledger.Client, topic: st
     assert sorted(values(10)) == sorted(m.value or b"" for each in again for m in each)
 
 
-async def test_seek_of_a_place_that_is_not_durable(client: kledger.Client, topic: str) -> None:
+async def test_seek_of_a_subscription_that_is_not_durable(
+    client: kledger.Client, topic: str
+) -> None:
     for type_ in ("exclusive", "shared"):
         consumer = await client.subscribe(topic, type_, durable=False, consumer_type=type_)
         sent = await send(client, topic, values(5), key=b"k")

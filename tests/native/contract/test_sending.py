@@ -104,7 +104,7 @@ async def test_without_batching_every_message_is_an_entry(client: kledger.Client
     assert values(250) == await receive_values(consumer, 250)
 
 
-async def test_key_goes_to_the_partition_that_kafka_takes(client: kledger.Client) -> None:
+async def test_key_maps_to_kafkas_partition(client: kledger.Client) -> None:
     await client.create_topic("orders", partitions=5)
     producer = await client.create_producer("orders")
     for key in (b"a", b"foobar", b"\xff\x00"):
@@ -174,7 +174,7 @@ async def test_flush_returns_when_all_sends_have_ended(client: kledger.Client, t
     await producer.flush()
 
 
-async def test_close_sends_what_is_under_way(client: kledger.Client, topic: str) -> None:
+async def test_close_waits_for_pending_sends(client: kledger.Client, topic: str) -> None:
     consumer = await client.subscribe(topic, "s")
     producer = await client.create_producer(topic)
     sends = [asyncio.ensure_future(producer.send(each)) for each in values(100)]
@@ -189,7 +189,7 @@ async def test_close_sends_what_is_under_way(client: kledger.Client, topic: str)
         await producer.send(b"late")
 
 
-async def test_terminated_topic_takes_nothing(client: kledger.Client, topic: str) -> None:
+async def test_terminated_topic_refuses_messages(client: kledger.Client, topic: str) -> None:
     producer = await client.create_producer(topic)
     await producer.send(b"v")
     last = await client.terminate(topic)
@@ -210,7 +210,7 @@ async def test_long_name_is_the_same_topic(client: kledger.Client) -> None:
     assert ["orders"] == await client.topics()
 
 
-async def test_delayed_message_waits_and_holds_up_nobody(
+async def test_delayed_message_waits_and_blocks_no_other(
     client: kledger.Client, topic: str
 ) -> None:
     consumer = await client.subscribe(topic, "s", consumer_type="shared")

@@ -66,9 +66,7 @@ async def test_consumers_see_commits_when_they_are_made_and_no_aborts(
     assert await is_quiet(consumer)
 
 
-async def test_readers_see_what_is_committed_and_know_when_there_is_nothing(
-    native: kledger.Client, wire: WireClient
-) -> None:
+async def test_readers_see_committed_records_only(native: kledger.Client, wire: WireClient) -> None:
     earliest = await native.create_reader(TOPIC, "earliest")
     latest = await native.create_reader(TOPIC, "latest")
     timed = await native.create_reader(TOPIC, 0)

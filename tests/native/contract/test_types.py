@@ -28,7 +28,7 @@ async def drain(consumer: kledger.Consumer) -> list[kledger.Message]:
 
 
 @pytest.mark.parametrize("other", TYPES)
-async def test_exclusive_suffers_nobody_beside_it(
+async def test_exclusive_refuses_a_second_consumer(
     client: kledger.Client, topic: str, other: str
 ) -> None:
     one = await client.subscribe(topic, "s")
@@ -54,7 +54,7 @@ async def test_subscriptions_are_independent(client: kledger.Client, topic: str)
         assert set(values(10)) == set(await receive_values(consumer, 10))
 
 
-async def test_failover_goes_to_the_next_when_the_active_one_leaves(
+async def test_failover_activates_the_next_consumer(
     client: kledger.Client,
 ) -> None:
     one, two = [

@@ -41,7 +41,7 @@ def contents(data: Buffer) -> list[NewRecord]:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_whole_batch_goes_as_it_is(codec: Codec) -> None:
+def test_a_whole_batch_is_copied_unchanged(codec: Codec) -> None:
     sent = build_batch(RECORDS, codec=codec)
     copy = copy_batch(entry(stored(bytearray(sent))))
     assert sent == copy
@@ -54,7 +54,7 @@ def test_the_entry_is_left_alone() -> None:
     assert before == data
 
 
-def test_producers_and_transactions_stay_behind() -> None:
+def test_producers_and_transactions_are_not_copied() -> None:
     producer = BatchProducer(9, 1, 7, is_transactional=True)
     copy = copy_batch(entry(stored(build_batch(RECORDS, producer=producer))))
     assert copy is not None
@@ -66,13 +66,13 @@ def test_producers_and_transactions_stay_behind() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-def test_only_records_that_are_owed_go(codec: Codec) -> None:
+def test_only_unacknowledged_records_are_copied(codec: Codec) -> None:
     copy = copy_batch(entry(stored(build_batch(RECORDS, codec=codec)), 0b110))
     assert copy is not None
     assert (RECORDS[1:], codec) == (contents(copy), check(copy).codec)
 
 
-def test_nothing_goes_when_nothing_is_owed() -> None:
+def test_acknowledged_batch_is_not_copied() -> None:
     assert copy_batch(entry(stored(build_batch(RECORDS)), 0b1000)) is None
 
 
@@ -92,6 +92,6 @@ def test_the_time_of_the_append_becomes_the_time_of_every_record() -> None:
     assert [5_000] * 3 == [record.timestamp for record in contents(copy)]
 
 
-def test_what_is_no_batch_is_told() -> None:
+def test_entry_that_is_no_batch_raises() -> None:
     with pytest.raises(CorruptBatch):
         copy_batch(SourceEntry(Position(1, 2), b"nothing", ALL, 1))

@@ -84,7 +84,7 @@ async def forwarding() -> AsyncIterator[Forwarding]:
 ALL_SIX = [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
-async def test_everything_is_forwarded_and_more_as_it_comes(forwarding: Forwarding) -> None:
+async def test_stored_and_new_entries_are_forwarded(forwarding: Forwarding) -> None:
     forwarding.run()
     await until(lambda: forwarding.is_done)
     assert ALL_SIX == forwarding.target.values
@@ -96,7 +96,7 @@ async def test_everything_is_forwarded_and_more_as_it_comes(forwarding: Forwardi
     assert forwarding.source.cursor.is_closed
 
 
-async def test_what_was_acknowledged_is_not_forwarded_by_the_next_run(
+async def test_acknowledged_entries_are_not_forwarded_by_the_next_run(
     forwarding: Forwarding,
 ) -> None:
     forwarding.run()
@@ -109,7 +109,7 @@ async def test_what_was_acknowledged_is_not_forwarded_by_the_next_run(
     assert [*ALL_SIX, b"6"] == forwarding.target.values
 
 
-async def test_a_refused_batch_is_sent_again_before_what_is_behind_it(
+async def test_a_refused_batch_is_resent_before_later_ones(
     forwarding: Forwarding,
 ) -> None:
     forwarding.target.refused[b"1"] = Unavailable("no room")
@@ -121,7 +121,7 @@ async def test_a_refused_batch_is_sent_again_before_what_is_behind_it(
 
 
 @pytest.mark.parametrize("failure", ["read", "start", "mark", "prepare"])
-async def test_whatever_fails_is_tried_again_and_nothing_is_sent_twice(
+async def test_failures_are_retried_and_nothing_is_sent_twice(
     forwarding: Forwarding, failure: str
 ) -> None:
     prepare = Preparing()
@@ -140,7 +140,7 @@ async def test_whatever_fails_is_tried_again_and_nothing_is_sent_twice(
     assert ALL_SIX == forwarding.target.values
 
 
-async def test_pauses_grow_while_nothing_gets_through(forwarding: Forwarding) -> None:
+async def test_delays_grow_while_every_send_fails(forwarding: Forwarding) -> None:
     forwarding.target.start_failures += [Unavailable("not there")] * 3
     forwarding.run()
     for ms in (100, 200, 400):
@@ -175,7 +175,7 @@ async def test_an_unreadable_source_ends_it(forwarding: Forwarding) -> None:
         await forwarding.run()
 
 
-async def test_a_terminated_source_ends_it_when_everything_is_there(
+async def test_a_terminated_source_ends_it_when_everything_is_forwarded(
     forwarding: Forwarding,
 ) -> None:
     await forwarding.ml.terminate()
@@ -193,7 +193,7 @@ async def test_entries_can_be_changed_and_left_out(forwarding: Forwarding) -> No
     assert [b"1", b"3", b"5"] == forwarding.target.values
 
 
-async def test_a_slow_entry_holds_up_what_is_behind_it_within_the_limits(
+async def test_a_slow_entry_blocks_later_ones_within_the_limits(
     forwarding: Forwarding,
 ) -> None:
     prepare = Preparing()
@@ -257,7 +257,7 @@ async def test_a_run_that_is_cancelled_lets_go(forwarding: Forwarding) -> None:
     assert forwarding.source.cursor.is_closed
 
 
-async def test_a_mistake_of_ours_is_told(forwarding: Forwarding) -> None:
+async def test_an_unexpected_exception_ends_the_run(forwarding: Forwarding) -> None:
     """Not an operating error: it ends the run, and is not tried again for ever."""
 
     async def mark_delete(entry: SourceEntry, number: int) -> None:

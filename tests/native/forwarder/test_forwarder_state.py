@@ -60,7 +60,7 @@ def send(number: int, revision: int = 1) -> Send:
     return Send(revision, at(number), owed(number).data)
 
 
-def test_an_entry_goes_all_the_way() -> None:
+def test_an_entry_is_prepared_sent_and_acknowledged() -> None:
     player = started()
     assert [Prepare(1, owed(0)), Read(1, 3, 49)] == player.read(0)
     assert [send(0)] == player.prepared(0)
@@ -72,7 +72,7 @@ def test_an_entry_goes_all_the_way() -> None:
     )  # fmt: skip
 
 
-def test_what_is_prepared_early_waits_for_what_is_before_it() -> None:
+def test_an_entry_prepared_early_waits_for_earlier_ones() -> None:
     player = started()
     player.read(0, 1, 2)
     assert [] == player.prepared(1)
@@ -90,7 +90,7 @@ def test_confirmations_out_of_order_acknowledge_without_a_gap() -> None:
     assert [] == player.confirmed(0)
 
 
-def test_only_the_newest_of_what_is_confirmed_meanwhile_is_acknowledged() -> None:
+def test_only_the_newest_confirmed_entry_is_acknowledged() -> None:
     player = started()
     player.read(0, 1, 2)
     player.prepared(0, 1, 2)
@@ -100,7 +100,7 @@ def test_only_the_newest_of_what_is_confirmed_meanwhile_is_acknowledged() -> Non
     assert [MarkDelete(1, owed(2))] == player.marked(0)
 
 
-def test_entries_for_which_nothing_is_sent_are_acknowledged_in_their_turn() -> None:
+def test_entries_without_a_batch_are_acknowledged_in_order() -> None:
     player = started()
     player.read(0, 1)
     player.state.prepared(1, at(1), None)
@@ -124,7 +124,7 @@ def test_bytes_stop_the_reading_too() -> None:
     assert [Prepare(1, owed(0, size=50))] == player.decide()
 
 
-def test_a_failed_preparation_drops_what_is_behind_it_and_rewinds_once() -> None:
+def test_a_failed_preparation_drops_later_entries_and_rewinds_once() -> None:
     player = started()
     player.read(0, 1, 2)
     player.prepared(0)
@@ -141,7 +141,7 @@ def test_a_failed_preparation_drops_what_is_behind_it_and_rewinds_once() -> None
     assert [Read(2, 3, 50)] == player.rewound()
 
 
-def test_what_was_forwarded_and_not_acknowledged_is_not_sent_again() -> None:
+def test_forwarded_and_unacknowledged_entries_are_not_resent() -> None:
     player = started()
     player.read(0, 1)
     player.prepared(0, 1)
@@ -160,7 +160,7 @@ def test_what_was_forwarded_and_not_acknowledged_is_not_sent_again() -> None:
     ]
 
 
-def test_what_a_set_place_owes_is_sent_though_it_was_before() -> None:
+def test_entries_behind_a_reset_are_sent_again() -> None:
     player = started()
     player.read(0, 1, 2)
     player.prepared(0, 1, 2)
@@ -263,7 +263,7 @@ def test_a_rewind_that_fails_is_tried_again() -> None:
     assert [Rewind()] == player.decide()
 
 
-def test_close_acknowledges_what_was_sent_and_begins_nothing() -> None:
+def test_close_acknowledges_sent_entries_and_begins_nothing() -> None:
     player = started()
     player.read(0, 1, 2)
     player.prepared(0)

@@ -72,7 +72,7 @@ async def test_limits_of_a_read(here: Serving) -> None:
     await source.close()
 
 
-async def test_permits_come_back_with_what_is_read(here: Serving) -> None:
+async def test_permits_are_returned_with_reads(here: Serving) -> None:
     for value in "efgh":
         await here.append(value)
     source = LinkSource(here.service, REQUEST, permits_max=1)
@@ -107,7 +107,7 @@ class PermitCounter:
         self.deliver([Delivery(Position(1, 0), data, ALL, 0)])
 
 
-async def test_the_larger_records_are_the_fewer_are_on_their_way() -> None:
+async def test_larger_records_get_fewer_permits() -> None:
     broker = PermitCounter()
     source = LinkSource(broker, REQUEST)  # type: ignore[arg-type]
     await source.rewind()
@@ -122,7 +122,7 @@ async def test_the_larger_records_are_the_fewer_are_on_their_way() -> None:
     assert QUEUE_BYTES_MAX // 9_100 < on_their_way < QUEUE_BYTES_MAX // 9_000
 
 
-async def test_records_that_are_acknowledged_are_not_owed(here: Serving) -> None:
+async def test_acknowledged_records_are_not_in_the_mask(here: Serving) -> None:
     await here.service.create_subscription("orders", "f", "earliest")
     await here.service.skip_messages("orders", "f", 2)
     source = LinkSource(here.service, REQUEST)
@@ -131,7 +131,7 @@ async def test_records_that_are_acknowledged_are_not_owed(here: Serving) -> None
     await source.close()
 
 
-async def test_a_reset_makes_outdated_what_was_read(here: Serving) -> None:
+async def test_a_reset_outdates_earlier_reads(here: Serving) -> None:
     source = LinkSource(here.service, REQUEST)
     number = await source.rewind()
     await turns(50)
@@ -149,7 +149,7 @@ async def test_a_reset_makes_outdated_what_was_read(here: Serving) -> None:
     await source.close()
 
 
-async def test_a_link_that_ends_fails_who_reads(here: Serving) -> None:
+async def test_an_ended_link_fails_reads(here: Serving) -> None:
     source = LinkSource(here.service, REQUEST)
     number = await source.rewind()
     [first, _] = await source.read_or_wait(10, BIG)
@@ -166,7 +166,7 @@ async def test_a_link_that_ends_fails_who_reads(here: Serving) -> None:
     await source.close()
 
 
-async def test_a_second_consumer_is_refused_but_one_that_was_first_tries_again(
+async def test_a_second_consumer_is_refused_but_the_first_retries(
     here: Serving,
 ) -> None:
     first, second = LinkSource(here.service, REQUEST), LinkSource(here.service, REQUEST)
@@ -180,7 +180,7 @@ async def test_a_second_consumer_is_refused_but_one_that_was_first_tries_again(
     await second.close()
 
 
-async def test_a_cursor_reads_what_is_owed_and_heeds_revisions() -> None:
+async def test_a_cursor_reads_unacknowledged_entries_and_checks_revisions() -> None:
     async with LedgerStore.open(None) as store:
         ml = await store.open_managed_ledger("orders")
         places = await add_batches(ml, [b"0", b"1", b"2"])
@@ -208,7 +208,7 @@ async def test_a_cursor_reads_what_is_owed_and_heeds_revisions() -> None:
             await source.rewind()
 
 
-async def test_a_cursor_tells_which_records_are_owed() -> None:
+async def test_a_cursor_returns_the_mask_of_unacknowledged_records() -> None:
     async with LedgerStore.open(None) as store:
         ml = await store.open_managed_ledger("orders")
         [place] = await add_batches(ml, [b"0"])

@@ -49,9 +49,7 @@ async def test_sends_that_overlap_are_appended_in_order(there: Serving, target: 
     assert [b"0", b"1", b"2", b"3"] == await values(there)
 
 
-async def test_what_comes_behind_a_refused_batch_is_refused(
-    there: Serving, target: LinkTarget
-) -> None:
+async def test_batches_behind_a_refused_one_are_refused(there: Serving, target: LinkTarget) -> None:
     """Without it, the third would be there before the second, which is sent again."""
     await target.start()
     await target.send(one(b"0"))
@@ -66,9 +64,7 @@ async def test_what_comes_behind_a_refused_batch_is_refused(
     assert [b"0", b"a", b"1"] == await values(there)
 
 
-async def test_after_a_new_start_nothing_of_before_is_taken(
-    there: Serving, target: LinkTarget
-) -> None:
+async def test_a_new_start_refuses_earlier_batches(there: Serving, target: LinkTarget) -> None:
     """A server may come to what was sent over a lost connection later."""
     links: list[ProducerLink] = []
     late = LinkTarget(there.service, "orders", 0, name="f", entropy=SeededEntropy(1))
@@ -85,7 +81,7 @@ async def test_after_a_new_start_nothing_of_before_is_taken(
     assert [b"0", b"1"] == await values(there)
 
 
-async def test_a_link_that_has_ended_says_why(there: Serving, target: LinkTarget) -> None:
+async def test_sends_on_an_ended_link_raise_its_error(there: Serving, target: LinkTarget) -> None:
     with pytest.raises(Unavailable):
         await target.send(one(b"0"))
     await target.start()

@@ -103,7 +103,7 @@ async def test_records_are_the_same_on_the_other_side(here: Serving, there: Serv
     assert await records(here, "orders", 1) == await records(there, "copy", 1)
 
 
-async def test_the_next_run_goes_on_where_this_one_ended(here: Serving, there: Serving) -> None:
+async def test_the_next_run_continues_where_this_one_ended(here: Serving, there: Serving) -> None:
     await here.append("a")
     await forward_all(forwarder(here, there))
     await here.append("b")
@@ -114,7 +114,7 @@ async def test_the_next_run_goes_on_where_this_one_ended(here: Serving, there: S
     assert (0, ()) == (stats.backlog, stats.consumers)
 
 
-async def test_from_latest_forwards_what_comes_later(here: Serving, there: Serving) -> None:
+async def test_from_latest_forwards_later_messages(here: Serving, there: Serving) -> None:
     await here.append("old")
     request = ForwardRequest(source="orders", target="copy", subscription="f", start="latest")
     forwarding = forwarder(here, there, request=request)
@@ -152,7 +152,7 @@ def forwarder_to(away: Away, here: Serving, clock: ManualClock) -> TopicForwarde
     )  # fmt: skip
 
 
-async def test_target_that_is_away_at_the_start_is_waited_for(
+async def test_unavailable_target_is_waited_for(
     here: Serving, there: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And what comes meanwhile is not missed, whatever the start says."""
@@ -200,7 +200,7 @@ async def test_target_that_cannot_be_is_not_waited_for(here: Serving, there: Ser
     assert [] == await here.service.subscriptions("orders")
 
 
-async def test_only_records_that_are_owed_are_forwarded(here: Serving, there: Serving) -> None:
+async def test_only_unacknowledged_records_are_forwarded(here: Serving, there: Serving) -> None:
     await here.append("a", "b", "c")
     await here.append("d")
     await here.service.create_subscription("orders", "f", "earliest")
@@ -277,12 +277,12 @@ async def test_a_target_with_more_partitions_is_taken_one_with_fewer_is_not(
         await forwarder(here, there, request=request).open()
 
 
-async def test_a_missing_source_is_told(here: Serving, there: Serving) -> None:
+async def test_a_missing_source_raises(here: Serving, there: Serving) -> None:
     with pytest.raises(TopicNotFound):
         await forwarder(here, there).open()
 
 
-async def test_what_one_partition_cannot_get_over_ends_all(here: Serving, there: Serving) -> None:
+async def test_a_final_error_of_one_partition_ends_all(here: Serving, there: Serving) -> None:
     await here.log("orders", partitions=2)
     await here.append("a", index=1)
     forwarding = forwarder(here, there)

@@ -85,7 +85,7 @@ async def test_word_that_is_no_target_is_refused_before_it_is_sent() -> None:
         assert [] == both.broker.calls
 
 
-async def test_closing_ends_what_is_asked_without_cancelling_who_asks() -> None:
+async def test_closing_fails_pending_calls_without_cancelling_their_tasks() -> None:
     async with pair() as both:
         both.broker.hold_open = asyncio.Event()
         asking = asyncio.ensure_future(both.client.topics())
@@ -110,7 +110,7 @@ async def test_cancelled_call_is_cancelled() -> None:
             await asking
 
 
-async def test_nobody_listening_is_unavailable() -> None:
+async def test_missing_server_is_unavailable() -> None:
     client = RpcClient("127.0.0.1:1")
     with pytest.raises(Unavailable, match=r"no connection within 300 ms: 127\.0\.0\.1:1"):
         await client.connect(timeout_ms=300, retry_ms=None)

@@ -68,7 +68,7 @@ async def test_send_that_is_refused_fails_alone() -> None:
         assert SendReceipt(Position(3, 2), 20) == await link.send(memoryview(batch(b"c")))
 
 
-async def test_batch_beyond_what_the_server_takes_is_refused_here() -> None:
+async def test_batch_above_the_servers_limit_is_refused_by_the_client() -> None:
     async with pair() as both:
         link = await producer(both, Endings())
         with pytest.raises(InvalidArgument, match=str(MESSAGE_BYTES_MAX)):
@@ -144,7 +144,7 @@ async def test_nothing_from_before_a_redelivery_is_delivered_after_it(
 
 
 @pytest.mark.parametrize("masks", [[], [RecordMask(Position(3, 7))]])
-async def test_redelivery_of_some_records_leaves_the_others_on_their_way(
+async def test_redelivery_of_some_records_keeps_deliveries_in_flight(
     masks: list[RecordMask],
 ) -> None:
     taken = Deliveries()
@@ -155,7 +155,7 @@ async def test_redelivery_of_some_records_leaves_the_others_on_their_way(
         assert [delivery(0)] == await taken.first(1)
 
 
-async def test_what_is_on_the_wire_when_a_redelivery_is_asked_for_is_dropped() -> None:
+async def test_deliveries_on_the_wire_are_dropped_by_a_redelivery() -> None:
     """The server has written it, and the client has not taken it yet."""
     taken = Deliveries()
     async with pair() as both:
@@ -179,7 +179,7 @@ async def test_what_is_on_the_wire_when_a_redelivery_is_asked_for_is_dropped() -
 
 @pytest.mark.parametrize("name", ["orders", "persistent://public/default/orders"])
 @pytest.mark.parametrize("kind", ["reset", "skip", "clear"])
-async def test_link_has_ended_when_its_own_client_has_set_the_place(name: str, kind: str) -> None:
+async def test_link_has_ended_when_its_own_client_has_reset(name: str, kind: str) -> None:
     """The end that the server tells of comes by the link, and may come later than the answer."""
     taken, ended = Deliveries(), Endings()
     async with pair() as both:
@@ -201,7 +201,7 @@ async def test_link_has_ended_when_its_own_client_has_set_the_place(name: str, k
     assert ([], [None]) == (taken.seen, ended.seen)
 
 
-async def test_links_outlive_resets_of_other_places_and_those_that_fail() -> None:
+async def test_links_survive_failed_resets_and_those_of_other_partitions() -> None:
     ended = Endings()
     async with pair() as both:
         for other in (
@@ -220,7 +220,7 @@ async def test_links_outlive_resets_of_other_places_and_those_that_fail() -> Non
     assert [] == ended.seen
 
 
-async def test_link_that_was_being_opened_when_the_place_was_set_is_to_be_opened_anew() -> None:
+async def test_link_that_was_being_opened_during_a_reset_is_fenced() -> None:
     """Nobody knows whether it joined before that or behind it."""
     async with pair() as both:
         wire = HeldWire(both.client._connection)
@@ -234,7 +234,7 @@ async def test_link_that_was_being_opened_when_the_place_was_set_is_to_be_opened
         await both.broker.happened("c", "close")
 
 
-async def test_link_is_not_opened_while_its_own_client_sets_the_place() -> None:
+async def test_link_is_not_opened_during_a_reset_by_its_own_client() -> None:
     ended = Endings()
     async with pair() as both:
         both.broker.hold_open = hold = asyncio.Event()
@@ -261,7 +261,7 @@ async def set_place(both: Pair, topic: str, kind: str) -> None:
             await both.client.clear_backlog(topic, "bills")
 
 
-async def test_link_that_cannot_be_opened_says_why() -> None:
+async def test_failed_opening_raises_the_servers_error() -> None:
     async with pair() as both:
         both.broker.fail_next = ConsumerBusy("taken by c")
         with pytest.raises(ConsumerBusy, match="taken by c"):
@@ -272,7 +272,7 @@ async def test_link_that_cannot_be_opened_says_why() -> None:
         assert [] == both.broker.links
 
 
-async def test_opening_that_is_given_up_leaves_nothing_behind() -> None:
+async def test_cancelled_opening_leaves_no_stream() -> None:
     async with pair() as both:
         both.broker.hold_open = asyncio.Event()
         opening = asyncio.ensure_future(producer(both, Endings()))
@@ -311,7 +311,9 @@ async def test_end_by_the_broker_reaches_the_client_once(error: KledgerError | N
 
 
 @pytest.mark.parametrize("error", [None, ConsumerBusy("sent away")])
-async def test_end_is_told_as_it_is_whatever_crosses_it(error: KledgerError | None) -> None:
+async def test_end_of_a_link_keeps_its_reason_when_writes_cross_it(
+    error: KledgerError | None,
+) -> None:
     """What was written behind the end of the stream made a lost connection of a reset."""
     acknowledgement = Acknowledgement(Position(3, 0), 1, 1)
     async with pair() as both:
@@ -348,7 +350,7 @@ async def test_unanswered_sends_fail_when_the_link_ends() -> None:
         both.broker.links[0].hold.set()
 
 
-async def test_close_waits_for_answers_that_are_on_their_way() -> None:
+async def test_close_waits_for_pending_answers() -> None:
     async with pair() as both:
         link = await producer(both, Endings())
         both.broker.links[0].hold = hold = asyncio.Event()

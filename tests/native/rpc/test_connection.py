@@ -60,7 +60,7 @@ def connection(address: str, clock: SystemClock | None = None) -> RpcConnection:
     )
 
 
-async def test_connection_comes_back_when_the_server_does(port: int) -> None:
+async def test_connection_is_restored_with_the_server(port: int) -> None:
     ended = Endings()
     broker = RecordingBroker()
     async with asyncio.timeout(TEST_SECONDS):
@@ -83,7 +83,7 @@ async def test_connection_comes_back_when_the_server_does(port: int) -> None:
     assert [batch(b"a"), batch(b"b")] == broker.batches
 
 
-async def test_tries_come_at_growing_pauses_while_somebody_waits() -> None:
+async def test_attempts_have_growing_delays_while_a_call_waits() -> None:
     clock = ImpatientClock()
     link = connection("127.0.0.1:1", clock)
     waiting = [asyncio.ensure_future(link.ready(PATIENCE_MS)) for _ in range(3)]
@@ -101,7 +101,7 @@ async def test_tries_come_at_growing_pauses_while_somebody_waits() -> None:
     await link.supervisor.close()
 
 
-async def test_each_of_several_addresses_is_tried_before_a_pause() -> None:
+async def test_all_addresses_are_tried_before_a_delay() -> None:
     clock = ImpatientClock()
     link = RpcConnection(
         "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3",
@@ -150,7 +150,7 @@ class LeapingClock(ImpatientClock):
         return sum(self.pauses)
 
 
-async def test_first_connection_that_is_refused_is_told_within_a_second() -> None:
+async def test_refused_first_connection_fails_within_a_second() -> None:
     """It was tried for ten seconds, while somebody looked at a command that said nothing."""
     clock = LeapingClock()
     client = RpcClient("127.0.0.1:1", clock=clock, entropy=LargestEntropy())
@@ -238,7 +238,7 @@ async def test_closing_ends_every_wait() -> None:
 
 
 @pytest.mark.parametrize(("client", "server"), [((1, 1), (2, 3)), ((2, 2), (1, 1))])
-async def test_versions_that_do_not_meet_are_told_at_once(
+async def test_missing_common_version_raises_at_once(
     client: tuple[int, int], server: tuple[int, int]
 ) -> None:
     async with asyncio.timeout(TEST_SECONDS), serving(versions=server) as (_, port):
@@ -261,7 +261,7 @@ async def test_highest_common_version_is_agreed_on_and_used() -> None:
         await asking.close()
 
 
-async def test_server_of_another_version_in_the_old_place_is_noticed(port: int) -> None:
+async def test_replacing_server_of_another_version_is_detected(port: int) -> None:
     """The library below reconnects by itself, so a call may meet a server that was never asked."""
     broker = RecordingBroker()
     async with asyncio.timeout(TEST_SECONDS):

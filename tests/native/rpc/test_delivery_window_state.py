@@ -39,7 +39,7 @@ def test_small_records_open_the_window() -> None:
     assert 4 * MIB // 100 == window.take_grant()
 
 
-def test_slow_reader_is_handed_nothing_more_until_something_was_written() -> None:
+def test_slow_reader_gets_no_permits_until_a_delivery_is_written() -> None:
     window = window_of(permits=1_000)
     granted = window.take_grant()
     window.delivered(granted, 4 * MIB)
@@ -48,7 +48,7 @@ def test_slow_reader_is_handed_nothing_more_until_something_was_written() -> Non
     assert MIB // RECORD_BYTES_FIRST == window.take_grant()
 
 
-def test_nothing_is_passed_on_in_dribbles() -> None:
+def test_permits_are_not_granted_in_small_steps() -> None:
     window = window_of(permits=1_000)
     granted = window.take_grant()
     window.delivered(granted // 4, granted // 4 * RECORD_BYTES_FIRST)
@@ -70,7 +70,7 @@ def test_entry_beyond_the_permits_is_counted_against_the_next_ones() -> None:
     assert window.granted > 0
 
 
-def test_what_is_dropped_makes_room_and_gives_its_permits_back() -> None:
+def test_dropped_deliveries_free_the_window_and_return_permits() -> None:
     window = window_of(permits=10)
     assert 10 == window.take_grant()
     window.delivered(10, 4 * MIB)
@@ -83,7 +83,7 @@ def test_what_is_dropped_makes_room_and_gives_its_permits_back() -> None:
     assert 5 == window.permits, "beside those that were not passed on yet"
 
 
-def test_what_is_passed_on_adds_to_what_is_unused() -> None:
+def test_grant_adds_to_unused_permits() -> None:
     window = window_of(permits=10)
     window.take_grant()
     window.permits = 5
@@ -119,7 +119,7 @@ def test_consumers_that_do_not_read_hold_the_total_and_little_more() -> None:
     assert 8 * MIB <= total.waiting_bytes <= 8 * MIB + 100 * RECORD_BYTES_FIRST
 
 
-def test_consumer_that_reads_goes_on_when_the_total_is_reached() -> None:
+def test_reading_consumer_proceeds_when_the_total_is_reached() -> None:
     total = DeliveryTotal(4 * MIB)
     slow = window_of(permits=10_000, total=total)
     slow.delivered(slow.take_grant(), 5 * MIB)
@@ -142,7 +142,7 @@ def test_more_is_passed_on_when_something_was_written() -> None:
     assert 2 * MIB // RECORD_BYTES_FIRST - 1 == window.take_grant()
 
 
-def test_consumer_that_nothing_came_for_holds_its_part_and_no_more() -> None:
+def test_idle_consumer_holds_at_most_its_part() -> None:
     total = DeliveryTotal(MIB)
     windows = [window_of(permits=10_000, total=total) for _ in range(4)]
     assert [MIB // 4 // RECORD_BYTES_FIRST] * 4 == [each.take_grant() for each in windows]

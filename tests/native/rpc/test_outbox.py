@@ -30,7 +30,7 @@ async def test_writer_waits_for_the_next_item() -> None:
     assert ["a"] == await taking
 
 
-async def test_finished_outbox_gives_out_what_is_there_and_takes_nothing() -> None:
+async def test_finished_outbox_returns_its_items_and_ignores_new_ones() -> None:
     outbox: Outbox[str] = Outbox(1_000)
     outbox.put("a")
     outbox.finish()
@@ -39,7 +39,7 @@ async def test_finished_outbox_gives_out_what_is_there_and_takes_nothing() -> No
     assert [] == await outbox.take()
 
 
-async def test_what_is_discarded_is_not_written_and_takes_no_room() -> None:
+async def test_discarded_items_are_not_written_and_not_counted() -> None:
     outbox: Outbox[int] = Outbox(1_000)
     for number in range(5):
         outbox.put(number, 100)

@@ -43,7 +43,7 @@ async def test_change_ends_the_links_that_it_concerns(
     assert expected == link.reset_count
 
 
-async def test_change_that_fails_ends_nothing_and_keeps_nobody_waiting() -> None:
+async def test_failed_reset_ends_no_link_and_blocks_no_opening() -> None:
     changes, link = PendingResets(), Link()
     with pytest.raises(ValueError), changes.running("orders", "s", None, [link]):  # noqa: PT011
         raise ValueError

@@ -44,6 +44,6 @@ def test_every_call_is_served() -> None:
     assert set(STREAMS) == {name for name, call in CALLS.items() if call.is_stream}
 
 
-def test_silent_peer_is_asked_and_given_the_same_time_to_answer() -> None:
+def test_silent_peer_is_pinged_and_has_the_same_time_to_answer() -> None:
     options = dict(connection_options(1_234))
     assert 1_234 == options["grpc.keepalive_time_ms"] == options["grpc.http2.ping_timeout_ms"]

@@ -46,7 +46,7 @@ def test_codes_are_the_ones_that_clients_know() -> None:
     } == set(CODES)  # fmt: skip
 
 
-def test_code_goes_both_ways() -> None:
+def test_error_codes_convert_both_ways() -> None:
     for code, (kind, _) in CODES.items():
         assert code == code_of(kind("x"))
         assert kind is type(error_of(code, "x"))

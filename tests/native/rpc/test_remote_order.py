@@ -88,7 +88,7 @@ async def half_received(remote_: Remote, consumer_type: str) -> Consumer:
 
 
 @pytest.mark.parametrize("consumer_type", TYPES)
-async def test_redelivery_comes_before_what_had_not_arrived(consumer_type: str) -> None:
+async def test_redelivery_precedes_deliveries_in_flight(consumer_type: str) -> None:
     async with remote() as remote_:
         consumer = await half_received(remote_, consumer_type)
         await consumer.redeliver_unacknowledged()
@@ -99,7 +99,7 @@ async def test_redelivery_comes_before_what_had_not_arrived(consumer_type: str) 
 
 
 @pytest.mark.parametrize("consumer_type", TYPES)
-async def test_permits_of_what_was_dropped_are_given_again(consumer_type: str) -> None:
+async def test_permits_of_dropped_deliveries_are_granted_again(consumer_type: str) -> None:
     """With a queue of three, one permit that is lost each time would end it in the third round."""
     async with remote() as remote_:
         consumer = await remote_.client.subscribe(
@@ -115,7 +115,7 @@ async def test_permits_of_what_was_dropped_are_given_again(consumer_type: str) -
 
 
 @pytest.mark.parametrize("consumer_type", TYPES)
-async def test_reset_by_the_same_client_comes_before_what_had_not_arrived(
+async def test_reset_by_the_same_client_drops_deliveries_in_flight(
     consumer_type: str,
 ) -> None:
     async with remote() as remote_:
@@ -129,7 +129,7 @@ async def test_reset_by_the_same_client_comes_before_what_had_not_arrived(
 
 
 @pytest.mark.parametrize("consumer_type", TYPES)
-async def test_seek_comes_before_what_had_not_arrived(consumer_type: str) -> None:
+async def test_seek_drops_deliveries_in_flight(consumer_type: str) -> None:
     async with remote() as remote_:
         consumer = await half_received(remote_, consumer_type)
         seeking = asyncio.ensure_future(consumer.seek("latest"))
@@ -141,7 +141,7 @@ async def test_seek_comes_before_what_had_not_arrived(consumer_type: str) -> Non
         assert b"new" == (await consumer.receive()).value
 
 
-async def test_reader_that_seeks_gets_nothing_that_had_not_arrived() -> None:
+async def test_seek_of_a_reader_drops_deliveries_in_flight() -> None:
     async with remote() as remote_:
         await remote_.here.append("0")
         reader = await remote_.client.create_reader("orders", "earliest")

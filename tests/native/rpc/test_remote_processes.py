@@ -91,7 +91,7 @@ async def produce(url: str) -> set[bytes]:
     return values
 
 
-async def test_what_a_killed_consumer_held_reaches_another() -> None:
+async def test_messages_of_a_killed_consumer_are_redelivered() -> None:
     with ServerProcess("--memory", native="127.0.0.1:0") as server:
         url = f"kledger://{server.native_address}"
         async with asyncio.timeout(TEST_SECONDS):
@@ -114,7 +114,7 @@ async def test_consumer_that_stands_still_is_noticed() -> None:
                     await everything_else_arrives(url, values, acknowledged)
 
 
-async def test_server_that_stands_still_is_noticed_and_found_again() -> None:
+async def test_stopped_server_is_detected_and_reconnected() -> None:
     ended = Endings()
     with ServerProcess("--memory", native="127.0.0.1:0") as server:
         client = RpcClient(server.native_address, keepalive_ms=KEEPALIVE_MS)
@@ -190,7 +190,7 @@ async def until_stored(url: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("is_batching", [True, False])
-async def test_what_a_killed_server_has_not_answered_is_stored_once(
+async def test_batches_that_a_killed_server_has_not_answered_are_stored_once(
     tmp_path: Path, port: int, is_batching: bool
 ) -> None:
     """Everything is stored, no answer arrives, and the server is killed and comes back."""

@@ -61,7 +61,7 @@ async def test_connections_beyond_the_limit_are_refused() -> None:
         await other.close()
 
 
-async def test_stop_waits_for_what_is_asked_and_cuts_what_takes_too_long() -> None:
+async def test_stop_waits_for_calls_and_cancels_long_ones() -> None:
     async with pair() as both:
         both.broker.hold_open = hold = asyncio.Event()
         asking = asyncio.ensure_future(both.client.topics())

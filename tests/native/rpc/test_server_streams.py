@@ -58,7 +58,7 @@ async def test_permits_go_to_the_broker_as_far_as_memory_allows() -> None:
         assert most <= 7, "what the window takes, and what a first guess may be wrong"
 
 
-async def test_reader_that_stands_still_gets_nothing_beyond_the_window() -> None:
+async def test_stopped_reader_gets_nothing_beyond_the_window() -> None:
     """Its loop does not run: what waits for it on the server is the window and no more."""
     config = NativeConfig(delivery_bytes_max=10 * SIZE)
     async with pair(config) as both:
@@ -232,7 +232,7 @@ async def slow_consumer() -> AsyncIterator[tuple[SlowContext, RecordingLink, Rec
     await supervisor.close()
 
 
-async def test_what_waits_to_be_written_is_dropped_when_everything_is_to_come_again() -> None:
+async def test_unwritten_deliveries_are_dropped_by_a_full_redelivery() -> None:
     async with slow_consumer() as (context, link, _):
         link.permits -= 5
         link.deliver([delivery(1), delivery(2, count=4)])
@@ -265,7 +265,7 @@ async def test_redelivery_of_some_records_drops_nothing() -> None:
 
 
 @pytest.mark.parametrize(("error", "expected"), [(None, [0]), (Unavailable("no"), [0, 1])])
-async def test_what_waits_to_be_written_is_dropped_by_a_reset(
+async def test_unwritten_deliveries_are_dropped_by_a_reset(
     error: KledgerError | None, expected: list[int]
 ) -> None:
     async with slow_consumer() as (context, link, _):
@@ -290,7 +290,7 @@ async def test_epoch_that_goes_back_is_refused() -> None:
         assert "consumer epoch 1, expected at least 2" == error.message
 
 
-async def test_two_places_in_a_cumulative_acknowledgement_are_refused() -> None:
+async def test_two_positions_in_a_cumulative_acknowledgement_are_refused() -> None:
     async with pair() as both:
         call = both.client._connection.stream("Consume")
         both_places = pb.Acknowledge(
@@ -306,7 +306,7 @@ async def test_two_places_in_a_cumulative_acknowledgement_are_refused() -> None:
         call.cancel()
 
 
-async def test_stopping_server_tells_every_link() -> None:
+async def test_stopping_server_ends_every_link() -> None:
     ended = Endings()
     async with pair() as both:
         await both.client.open_producer("t", 0, name="p", on_ended=ended)

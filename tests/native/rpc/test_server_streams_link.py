@@ -51,7 +51,7 @@ async def error_of(call: Any) -> tuple[str, str]:
     return dict(caught.value.trailing_metadata())["kledger-error"], caught.value.details()
 
 
-async def test_stream_begins_with_what_to_open() -> None:
+async def test_first_message_of_a_stream_must_open_a_link() -> None:
     broker = RecordingBroker()
     async with stream(broker) as call:
         await call.write(pb.ProduceRequest(batches=[pb.Batch(number=1, data=b"x")]))
@@ -59,7 +59,7 @@ async def test_stream_begins_with_what_to_open() -> None:
     assert [] == broker.calls
 
 
-async def test_stream_that_ends_before_it_began_is_over() -> None:
+async def test_stream_without_a_message_ends() -> None:
     broker = RecordingBroker()
     async with stream(broker) as call:
         await call.done_writing()
@@ -67,7 +67,7 @@ async def test_stream_that_ends_before_it_began_is_over() -> None:
     assert [] == broker.calls
 
 
-async def test_requests_may_come_with_the_opening_and_are_answered_before_the_end() -> None:
+async def test_requests_in_the_first_message_are_answered_before_the_end() -> None:
     broker = RecordingBroker()
     async with stream(broker) as call:
         batches = [pb.Batch(number=n, data=batch(b"%d" % n)) for n in (7, 8, 9)]
@@ -82,7 +82,7 @@ async def test_requests_may_come_with_the_opening_and_are_answered_before_the_en
     assert ("p", "close") == broker.calls[-1]
 
 
-async def test_client_that_ended_its_side_waits_for_what_is_in_work() -> None:
+async def test_client_that_ended_its_side_gets_pending_answers() -> None:
     broker = RecordingBroker()
     async with stream(broker) as call:
         await call.write(pb.ProduceRequest(open=OPEN))
@@ -161,7 +161,7 @@ async def test_bytes_that_are_no_message_are_the_clients_mistake(
     assert not caplog.records
 
 
-async def test_answer_of_what_failed_is_its_error() -> None:
+async def test_answer_of_a_failed_request_is_its_error() -> None:
     async def fail(error: Exception | None) -> None:
         if error is not None:
             raise error

@@ -55,7 +55,7 @@ def test_any_mask_survives(records: int) -> None:
     assert records == values.mask_from(values.mask_to(records))
 
 
-def test_mask_of_everything_takes_no_room_and_other_masks_have_a_fixed_form() -> None:
+def test_full_mask_is_empty_and_other_masks_have_a_fixed_form() -> None:
     """Clients written by others read this form."""
     forms = {ALL: b"", 0: b"\0", 0b101: b"\x05", 0x80: b"\x80\0", 0x1FF: b"\xff\x01", -2: b"\xfe"}
     assert forms == {records: values.mask_to(records) for records in forms}
@@ -68,7 +68,7 @@ def test_target_survives(target: SeekTarget) -> None:
 
 
 @pytest.mark.parametrize("message", [pb.Target(), pb.Target(edge="EDGE_UNSPECIFIED")])
-def test_target_that_says_nothing_known_is_refused(message: pb.Target) -> None:
+def test_empty_or_unknown_target_is_refused(message: pb.Target) -> None:
     with pytest.raises(InvalidArgument):
         values.target_from(message)
 
@@ -78,7 +78,7 @@ def test_word_that_is_no_edge_is_refused() -> None:
         values.target_to("soon")
 
 
-def test_words_of_streams_survive() -> None:
+def test_values_of_streams_survive() -> None:
     record_mask, acknowledgement = RecordMask(POSITION, 5), Acknowledgement(POSITION, ALL, 9)
     delivery = Delivery(POSITION, memoryview(b"batch"), 6, 2)
     assert record_mask == values.record_mask_from(values.record_mask_to(record_mask))
@@ -91,7 +91,7 @@ def test_words_of_streams_survive() -> None:
 
 
 @pytest.mark.parametrize("ranges", [None, (), ((1, 65_535),)])
-def test_what_a_consumer_wants_survives(ranges: tuple[tuple[int, int], ...] | None) -> None:
+def test_consumer_request_survives(ranges: tuple[tuple[int, int], ...] | None) -> None:
     request = replace(REQUEST, key_ranges=ranges)
     assert request == values.consumer_from(values.consumer_to(request))
 
@@ -110,7 +110,7 @@ def test_numbers_survive() -> None:
         assert stats == values.subscription_stats_from(values.subscription_stats_to(stats))
 
 
-def test_clients_that_push_survive() -> None:
+def test_metrics_clients_survive() -> None:
     for client in (
         METRICS_CLIENT,
         replace(METRICS_CLIENT, client_id=None, subscriptions=(), pushed_at_ms=None),

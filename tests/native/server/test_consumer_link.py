@@ -8,7 +8,7 @@ from kledger.subscriptions.model import RecordMask, SubscriptionType
 from tests.native.serving import Link, ack, serving, turns
 
 
-async def test_what_a_consumer_says_is_checked() -> None:
+async def test_requests_of_a_consumer_are_checked() -> None:
     """Permits and masks come from a client, which may be a program of anybody."""
     async with serving() as serving_:
         await serving_.log()
@@ -62,7 +62,7 @@ async def test_deleting_the_subscription_ends_its_links() -> None:
         assert [SubscriptionNotFound] == link.end_kinds
 
 
-async def test_a_reset_lets_links_go_and_they_may_come_again_at_once() -> None:
+async def test_a_reset_ends_links_which_may_reopen_at_once() -> None:
     async with serving() as serving_:
         await serving_.log()
         await serving_.append("a", "b")
@@ -80,7 +80,7 @@ async def test_a_reset_lets_links_go_and_they_may_come_again_at_once() -> None:
         assert (["a", "b"], ["a", "b"]) == (link.values(), again.values())
 
 
-async def test_closed_links_hear_of_nothing() -> None:
+async def test_closed_links_are_not_called() -> None:
     async with serving() as serving_:
         await serving_.log()
         await serving_.append("a")

@@ -42,7 +42,7 @@ async def test_batches_older_than_the_partition_remembers_are_found_in_the_log()
         assert 200 == (await serving_.log()).high_watermark
 
 
-async def test_search_goes_over_ledgers() -> None:
+async def test_search_spans_ledgers() -> None:
     async with serving() as serving_:
         link = await opened(serving_)
         ledger = (await serving_.log()).managed_ledger
@@ -53,7 +53,9 @@ async def test_search_goes_over_ledgers() -> None:
         assert sent == await again(await opened(serving_), *range(12))
 
 
-async def test_what_is_too_far_away_is_not_appended_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_batch_beyond_the_search_limit_is_not_appended_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(duplicate_batches, "SEARCH_ENTRIES_MAX", 4)
     monkeypatch.setattr(duplicate_batches, "SEARCH_STEP_ENTRIES", 2)
     async with serving() as serving_:
@@ -65,7 +67,7 @@ async def test_what_is_too_far_away_is_not_appended_again(monkeypatch: pytest.Mo
         assert 10 == (await serving_.log()).high_watermark
 
 
-async def test_what_would_be_refused_by_now_is_found_all_the_same() -> None:
+async def test_resent_batch_is_found_although_it_would_be_refused_now() -> None:
     """The limit was lowered between the first time and the second."""
     async with serving() as serving_:
         sent = await send(await opened(serving_), *range(8))

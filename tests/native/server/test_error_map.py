@@ -58,7 +58,7 @@ def test_the_nearest_class_decides(raised: Exception, told: type[errors.KledgerE
     assert raised is caught.value.__cause__
 
 
-def test_a_fault_of_ours_goes_through_as_it_is() -> None:
+def test_an_unexpected_exception_is_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError), translating():
         raise ZeroDivisionError
     with pytest.raises(ZeroDivisionError):

@@ -24,7 +24,7 @@ from tests.runtime.held_pool import HeldPool
 from tests.topics.words import all_values
 
 
-async def test_a_batch_is_where_the_receipt_says() -> None:
+async def test_the_receipt_names_the_stored_batch() -> None:
     async with serving() as serving_:
         log = await serving_.log()
         await serving_.append("x", "y")
@@ -125,7 +125,7 @@ async def test_a_failed_write_may_be_tried_again() -> None:
         assert [b"b"] == await all_values(log)
 
 
-async def test_a_batch_sent_again_gets_the_receipt_of_the_first_time() -> None:
+async def test_a_resent_batch_gets_the_receipt_of_the_first_send() -> None:
     async with serving() as serving_:
         await serving_.log()
         producer = await serving_.service.open_producer(

@@ -25,7 +25,7 @@ LONG = "persistent://public/default/orders"
 # Topics
 
 
-async def test_a_missing_topic_is_made_when_that_is_asked_for_and_allowed() -> None:
+async def test_a_missing_topic_is_created_when_requested_and_allowed() -> None:
     async with serving() as serving_:
         service = serving_.service
         with pytest.raises(TopicNotFound, match="no topic is called 'orders'"):
@@ -39,7 +39,7 @@ async def test_a_missing_topic_is_made_when_that_is_asked_for_and_allowed() -> N
             await serving_.service.lookup("orders", create=True)
 
 
-async def test_two_who_make_a_topic_at_once_get_the_same() -> None:
+async def test_concurrent_lookups_create_one_topic() -> None:
     async with serving() as serving_:
         found = await asyncio.gather(
             *(serving_.service.lookup(name, create=True) for name in ("orders", LONG, "orders"))
@@ -54,7 +54,7 @@ async def test_names_that_cannot_be_are_refused(name: str) -> None:
             await serving_.service.lookup(name, create=True)
 
 
-async def test_the_newest_record_is_told() -> None:
+async def test_the_newest_record_is_returned() -> None:
     async with serving() as serving_:
         log = await serving_.log()
         assert NO_RECORD == await serving_.service.last_record("orders", 0)
@@ -74,7 +74,7 @@ async def test_the_newest_record_is_told() -> None:
 # Both façades on one partition
 
 
-async def test_what_kafka_clients_append_reaches_native_consumers_and_the_other_way_round() -> None:
+async def test_kafka_and_native_clients_read_each_others_records() -> None:
     async with serving() as serving_:
         log = await serving_.log()
         await serving_.append("a", "b")
@@ -90,7 +90,7 @@ async def test_what_kafka_clients_append_reaches_native_consumers_and_the_other_
         assert [] == link.ends
 
 
-async def test_acknowledged_records_do_not_come_again() -> None:
+async def test_acknowledged_records_are_not_redelivered() -> None:
     async with serving() as serving_:
         await serving_.log()
         for values in ("ab", "cde", "f"):
@@ -112,7 +112,7 @@ async def test_acknowledged_records_do_not_come_again() -> None:
 
 
 @pytest.mark.parametrize("kind", SubscriptionType)
-async def test_markers_of_transactions_are_nobodys_messages(kind: SubscriptionType) -> None:
+async def test_transaction_markers_are_not_delivered(kind: SubscriptionType) -> None:
     async with serving() as serving_:
         log = await serving_.log()
         places = []
@@ -186,7 +186,7 @@ async def test_a_new_subscription_begins_at_its_target(
         assert [*expected, "later"] == link.values()
 
 
-async def test_one_that_exists_goes_on_where_it_stands() -> None:
+async def test_existing_subscription_continues_at_its_position() -> None:
     async with serving() as serving_:
         await serving_.log()
         await serving_.service.create_subscription("orders", "s", "earliest")
@@ -197,7 +197,7 @@ async def test_one_that_exists_goes_on_where_it_stands() -> None:
         assert ["a"] == link.values()
 
 
-async def test_what_comes_after_latest_is_all_that_comes() -> None:
+async def test_subscription_at_latest_gets_later_records_only() -> None:
     async with serving() as serving_:
         await serving_.log()
         await serving_.append("a")
@@ -211,7 +211,7 @@ async def test_what_comes_after_latest_is_all_that_comes() -> None:
 # Consumers: refusals
 
 
-async def test_others_may_be_in_the_way() -> None:
+async def test_consumers_that_exclude_each_other_are_refused() -> None:
     async with serving() as serving_:
         await serving_.log()
         await serving_.consume(Link(), consumer_name="first")
@@ -234,7 +234,7 @@ async def test_consumers_without_a_name_get_one_of_their_own() -> None:
         assert 2 == len(set(stats.consumers))
 
 
-async def test_what_cannot_be_consumed_is_refused() -> None:
+async def test_wrong_consumer_requests_are_refused() -> None:
     async with serving() as serving_:
         await serving_.log()
         with pytest.raises(TopicNotFound):
@@ -249,7 +249,7 @@ async def test_what_cannot_be_consumed_is_refused() -> None:
 # The end
 
 
-async def test_closing_the_service_ends_every_link_and_lets_nobody_in() -> None:
+async def test_closing_the_service_ends_every_link_and_refuses_new_ones() -> None:
     async with serving() as serving_:
         await serving_.log()
         await serving_.append("a", "b")
@@ -267,7 +267,7 @@ async def test_closing_the_service_ends_every_link_and_lets_nobody_in() -> None:
             await serving_.service.lookup("orders", create=True)
 
 
-async def test_nothing_but_native_errors_leaves() -> None:
+async def test_only_native_errors_are_raised() -> None:
     """A store that is gone is Unavailable to whoever asks for anything."""
     async with serving() as serving_:
         log = await serving_.log()

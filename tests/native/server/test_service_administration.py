@@ -100,7 +100,7 @@ async def test_a_topic_has_numbers() -> None:
             await serving_.service.topic_stats("missing")
 
 
-async def test_nobody_adds_to_a_terminated_topic_and_what_is_there_can_be_read() -> None:
+async def test_terminated_topic_refuses_batches_and_can_be_read() -> None:
     """Neither by one façade nor by the other, and not after a restart."""
     engine = MemoryEngine()
     async with serving(engine) as serving_:
@@ -125,7 +125,7 @@ async def test_nobody_adds_to_a_terminated_topic_and_what_is_there_can_be_read()
 # Subscriptions: making, looking, removing
 
 
-async def test_subscriptions_on_disk_are_there_before_anyone_connects() -> None:
+async def test_stored_subscriptions_are_listed_before_a_client_connects() -> None:
     engine = MemoryEngine()
     async with serving(engine) as serving_:
         await serving_.log()
@@ -163,7 +163,7 @@ async def test_a_subscription_is_made_at_a_target(start: SeekTarget, expected: l
         assert expected == await owed(serving_)
 
 
-async def test_a_message_is_no_place_in_many_partitions() -> None:
+async def test_a_message_cannot_be_the_target_of_several_partitions() -> None:
     async with serving() as serving_:
         await serving_.log(partitions=2)
         at = await serving_.append("a", "b")
@@ -197,7 +197,7 @@ async def test_a_subscription_with_consumers_is_deleted_only_by_force() -> None:
         )
 
 
-async def test_what_is_not_there_is_not_found() -> None:
+async def test_missing_topics_and_subscriptions_are_not_found() -> None:
     async with serving() as serving_:
         await serving_.log()
         service = serving_.service
@@ -242,7 +242,7 @@ async def test_numbers_are_of_all_partitions_together() -> None:
         assert again.revision_num > stats.revision_num
 
 
-async def test_a_look_ahead_changes_nothing() -> None:
+async def test_peeking_changes_nothing() -> None:
     async with serving() as serving_:
         await serving_.log(partitions=2)
         first = await serving_.append("a", "b")
@@ -305,7 +305,7 @@ async def test_a_reset_leads_to_its_target(
         assert expected == await owed(serving_)
 
 
-async def test_of_two_resets_at_once_one_is_told_to_try_again() -> None:
+async def test_one_of_two_concurrent_resets_is_fenced() -> None:
     async with serving() as serving_:
         await serving_.log()
         await serving_.service.create_subscription("orders", "s", "latest")
@@ -334,7 +334,7 @@ async def test_messages_are_skipped_one_by_one() -> None:
         assert 0 == await backlog(serving_)
 
 
-async def test_a_cleared_backlog_owes_nothing_but_what_comes() -> None:
+async def test_a_cleared_backlog_contains_later_records_only() -> None:
     async with serving() as serving_:
         await serving_.log(partitions=2)
         for index in (0, 1):
@@ -347,7 +347,7 @@ async def test_a_cleared_backlog_owes_nothing_but_what_comes() -> None:
         assert ["c"] == await owed(serving_)
 
 
-async def test_partitions_that_came_later_have_what_is_asked_of_the_others() -> None:
+async def test_later_partitions_take_part_in_administration() -> None:
     async with serving() as serving_:
         await serving_.log()
         await serving_.append("a")

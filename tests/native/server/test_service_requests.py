@@ -13,7 +13,7 @@ GOOD = ConsumerRequest(topic="orders", partition=0, subscription="s", type=Subsc
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\nb", "a\x00"])
-def test_names_that_nobody_could_show_are_refused(name: str) -> None:
+def test_names_that_are_not_printable_are_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="subscription: expected 1 to 255 printable"):
         check_name("subscription", name)
 

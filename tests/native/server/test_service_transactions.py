@@ -51,7 +51,7 @@ async def test_commits_come_when_they_are_settled_and_aborts_never(kind: Subscri
 
 
 @ALL_TYPES
-async def test_negatively_acknowledged_records_come_again_behind_an_open_transaction(
+async def test_negatively_acknowledged_records_are_redelivered_behind_an_open_transaction(
     kind: SubscriptionType,
 ) -> None:
     async with serving() as serving_:
@@ -97,7 +97,7 @@ async def test_the_newest_record_is_the_newest_that_is_committed() -> None:
         )
 
 
-async def test_looking_ahead_and_skipping_count_what_is_committed() -> None:
+async def test_peeking_and_skipping_count_committed_records() -> None:
     async with serving() as serving_:
         one, two = await writers(serving_)
         service = serving_.service
@@ -121,7 +121,7 @@ async def test_looking_ahead_and_skipping_count_what_is_committed() -> None:
         assert [0b11] == await peeked(), "skipping has not gone beyond what could be seen"
 
 
-async def test_an_open_transaction_is_owed_when_it_is_committed() -> None:
+async def test_an_open_transaction_joins_the_backlog_when_committed() -> None:
     async with serving() as serving_:
         one, _ = await writers(serving_)
         await serving_.service.create_subscription("orders", "s", "earliest")
@@ -138,7 +138,7 @@ async def test_an_open_transaction_is_owed_when_it_is_committed() -> None:
         assert 4 == await backlog(serving_)
 
 
-async def test_acknowledgements_beyond_what_can_be_seen_count_for_nothing() -> None:
+async def test_acknowledgements_of_invisible_records_are_ignored() -> None:
     async with serving() as serving_:
         one, _ = await writers(serving_)
         link = Link()
@@ -153,7 +153,7 @@ async def test_acknowledgements_beyond_what_can_be_seen_count_for_nothing() -> N
 
 
 @pytest.mark.parametrize("way", ["clear", "reset", "new"])
-async def test_latest_is_before_what_is_open(way: str) -> None:
+async def test_latest_is_before_open_transactions(way: str) -> None:
     """What is committed later is new to whoever comes now, and nothing else is."""
     async with serving() as serving_:
         one, two = await writers(serving_)
@@ -206,7 +206,7 @@ async def test_going_into_an_aborted_or_an_open_transaction() -> None:
         assert ["c", "d"] == link.values()
 
 
-async def test_what_is_aborted_is_known_after_a_restart_of_the_partition() -> None:
+async def test_aborted_records_are_hidden_after_a_restart() -> None:
     async with serving() as serving_:
         one, two = await writers(serving_)
         await serving_.service.create_subscription("orders", "s", "earliest")
@@ -230,7 +230,7 @@ async def test_what_is_aborted_is_known_after_a_restart_of_the_partition() -> No
         assert ["a", "b"] == link.values()
 
 
-async def test_forwarding_copies_what_is_committed_in_its_order() -> None:
+async def test_forwarding_copies_committed_records_in_order() -> None:
     async with serving() as serving_:
         one, two = await writers(serving_)
         await serving_.append("a")
