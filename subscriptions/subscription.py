@@ -1,15 +1,18 @@
 """Subscription: one cursor of one partition and the consumers that share it. A shell.
 
-Rule: the type is that of the first consumer for as long as any is connected. Whoever sets the
-cursor's position fences the subscription, lets all consumers go, and changes the cursor and the
-dispatcher in one step; what a consumer from before acknowledges afterwards does not count.
-Must not know: who of the consumers gets what, topics, connections.
+Rule: the type is that of the first consumer for as long as any is connected. Setting the position
+fences the subscription, disconnects all consumers, and changes the cursor and the dispatcher in one
+step; an acknowledgement of a disconnected consumer has no effect and is no error. What a consumer
+acknowledges is applied to the cursor and to the dispatcher in one step, and durable when the call
+returns.
+Must not know: which consumer gets which record, topics, connections.
 Theory: docs/ARCHITECTURE.md, "Subscriptions".
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from kledger.ledger import Cursor, CursorState, EntryPart, ManagedLedger, Position
 from kledger.runtime.clock import Clock
@@ -17,9 +20,9 @@ from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import TimerHandle, Timers
-from kledger.subscriptions.acknowledgement_plan import indexes_of
 from kledger.subscriptions.dispatch.dispatcher import Dispatcher
 from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.entry_view import RECORDS_MAX
 from kledger.subscriptions.error_map import translating
 from kledger.subscriptions.errors import (
     ConsumerBusy,
@@ -30,26 +33,32 @@ from kledger.subscriptions.errors import (
     SubscriptionsError,
 )
 from kledger.subscriptions.model import (
+    ALL,
+    Acknowledgement,
     ConsumerOptions,
     Deliver,
     Delivery,
     PartitionSubscriptionStats,
+    RecordMask,
     StartPosition,
     SubscriptionType,
 )
-from kledger.subscriptions.subscription_consumer import OnEnded, SubscriptionConsumer
 from kledger.subscriptions.unacknowledged_entries import UnacknowledgedEntry, unacknowledged_entries
 from kledger.subscriptions.visibility_filter import VisibilityFilter
 
 CONSUMERS_MAX = 10_000
-"""So many consumers share one subscription of one partition at most."""
+"""The most consumers that one subscription of one partition has."""
 NON_DURABLE_IDLE_MS = 60_000
-"""How long one that is not durable waits for its consumers: when it was made, and when they were
-let go for a reset."""
+"""How long a non-durable subscription stays without consumers: after it was created, and after a
+reset has disconnected them."""
 UNACKNOWLEDGED = "pulsar_subscription_unacked_messages"
 REDELIVERED = "subscription_redelivered"
 PEEK_ENTRIES_MAX = 1_000
-"""No look ahead returns more entries."""
+"""The most entries that one `peek` returns."""
+
+OnEnded: TypeAlias = Callable[[SubscriptionsError | None], None]
+"""Called once when a consumer is disconnected without having closed itself; plain, on the event
+loop, must not raise. None: it may join again at once, as after a reset; SubscriptionClosed: not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +66,11 @@ class SubscriptionContext:
     """What a subscription knows of its partition.
 
     Attributes:
-        ledger: whose entries are handed out.
-        visibility_filter: which of them may be.
-        partition_index: spreads the active consumers of a topic's partitions.
-        forget: called when a subscription is over, or closed.
-        compute_pool: do what takes too long for the loop.
+        ledger: the partition's entries.
+        visibility_filter: decides which of them may be delivered.
+        partition_index: spreads the active consumers of a topic over its partitions.
+        forget: called with a subscription that is closed or deleted.
+        compute_pool: runs what takes too long for the event loop.
     """
 
     ledger: ManagedLedger
@@ -90,52 +99,58 @@ class Subscription:
         self.name = name
         self.cursor = cursor
         self.is_fenced = False
-        """Whether its position is being set: nobody can join."""
+        """Whether its position is being set: no consumer can join."""
         self.is_closed = False
+        self.ledger = context.ledger
         self._context = context
         self._consumers_max = consumers_max
-        self._consumers: dict[SubscriptionConsumer, None] = {}  # in the order of their joining
+        self._consumers: dict[SubscriptionConsumer, None] = {}  # in the order in which they joined
         self._dispatcher: Dispatcher | None = None
         self._type: SubscriptionType | None = None
         self._options: DispatchOptions | None = None
         self._redelivered_before = 0
         self._lock = asyncio.Lock()
         self._idle_timer: TimerHandle | None = None
-        show = context.ledger.show_user_metric
-        show(cursor, UNACKNOWLEDGED, lambda: self.unacknowledged, "records that consumers have")
-        show(cursor, REDELIVERED, lambda: self.redelivered, "records that were handed out again")
+        show = self.ledger.show_user_metric
+        show(
+            cursor,
+            UNACKNOWLEDGED,
+            lambda: self.unacknowledged,
+            "records that are unacknowledged",
+        )
+        show(cursor, REDELIVERED, lambda: self.redelivered, "records delivered again")
         self._start_idle_timer()
 
-    # Looking
+    # Numbers
 
     @property
     def type(self) -> SubscriptionType | None:
-        """Who gets what; None while no consumer is connected."""
+        """How it dispatches; None while no consumer is connected."""
         return self._type if self._consumers else None
 
     @property
     def unit_name(self) -> str:
         """See `runtime.containment.FaultUnit`."""
-        return f"{self.name} of {self._context.ledger.name}"
+        return f"{self.name} of {self.ledger.name}"
 
     @property
     def is_durable(self) -> bool:
-        """Whether it outlives its consumers."""
+        """Whether it stays when its last consumer has left."""
         return self.cursor.is_durable
 
     @property
     def consumer_count(self) -> int:
-        """How many are connected."""
+        """How many consumers are connected."""
         return len(self._consumers)
 
     @property
     def unacknowledged(self) -> int:
-        """How many records consumers have; as `Dispatcher.unacknowledged` counts."""
+        """How many records are delivered and not acknowledged, as `Dispatcher` counts them."""
         return 0 if self._dispatcher is None else self._dispatcher.unacknowledged
 
     @property
     def redelivered(self) -> int:
-        """How many records were handed out that had been handed out before."""
+        """How many records were delivered again."""
         dispatcher = self._dispatcher
         return self._redelivered_before + (0 if dispatcher is None else dispatcher.redelivered)
 
@@ -154,7 +169,7 @@ class Subscription:
         )
 
     async def peek(self, count: int) -> list[Delivery]:
-        """Return the next entries that are owed, and which of their records; nothing changes.
+        """Return the next unacknowledged entries, and which of their records; nothing changes.
 
         Raises:
             InvalidRequest: the count is not within 1 to `PEEK_ENTRIES_MAX`.
@@ -165,16 +180,9 @@ class Subscription:
         self._check_open()
         found: list[Delivery] = []
         with translating():
-            async for unacknowledged_entry in self._unacknowledged_entries():
-                if unacknowledged_entry.records:
-                    found.append(
-                        Delivery(
-                            unacknowledged_entry.entry.position,
-                            unacknowledged_entry.entry.buffer,
-                            unacknowledged_entry.records,
-                            0,
-                        )
-                    )
+            async for (position, buffer), records, _ in self._unacknowledged_entries():
+                if records:
+                    found.append(Delivery(position, buffer, records, 0))
                 if len(found) == count:
                     break
         return found
@@ -190,22 +198,23 @@ class Subscription:
         on_ended: OnEnded,
         unacked_subscription_max: int = 200_000,
         failover_delay_ms: int = 1_000,
-    ) -> SubscriptionConsumer:
+    ) -> "SubscriptionConsumer":
         """Join as one of the `wanted` type; nothing is delivered before there are permits.
 
         Args:
-            options: what it wants for itself.
-            wanted: the type; that of those who are connected, if any are.
-            deliver: takes what it gets.
-            on_ended: hears when it was let go.
-            unacked_subscription_max: of all together; the first one's holds.
-            failover_delay_ms: as the one before.
+            options: of this consumer alone.
+            wanted: the type; that of the connected consumers, if there are any.
+            deliver: called with what it gets.
+            on_ended: called when it is disconnected.
+            unacked_subscription_max: records, of all consumers together; the first consumer's
+                value holds.
+            failover_delay_ms: likewise.
 
         Raises:
-            ConsumerBusy, ConsumerAssign: others are in the way.
-            InvalidRequest: an option cannot be.
-            SubscriptionFenced: its position is being set; try again soon.
-            SubscriptionClosed: it is over.
+            ConsumerBusy, ConsumerAssign: other consumers exclude it.
+            InvalidRequest: an option has an invalid value.
+            SubscriptionFenced: the position is being set; joining again soon will work.
+            SubscriptionClosed: the subscription is closed.
         """
         dispatch_options = DispatchOptions(
             unacked_subscription_max=unacked_subscription_max,
@@ -216,25 +225,23 @@ class Subscription:
         async with self._lock:
             self._check_admits(wanted)
             dispatcher = await self._dispatcher_for(wanted, dispatch_options)
-            # A fence or the end may have come while another dispatcher was put away.
+            # It may have been fenced or closed while another dispatcher was being closed.
             self._check_admits(wanted)
             number = dispatcher.add_consumer(options, deliver)
             consumer = SubscriptionConsumer(
                 options.name,
                 number,
-                self.cursor,
+                self,
                 dispatcher,
-                self._context.ledger,
                 allows_upto=wanted in {SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER},
                 on_ended=on_ended,
-                on_left=self._on_consumer_left,
             )
             self._consumers[consumer] = None
             self._cancel_idle_timer()
             return consumer
 
     def disconnect_all(self, error: SubscriptionsError | None = None) -> None:
-        """Let all consumers go; they hear `on_ended(error)`."""
+        """Disconnect all consumers; each gets `on_ended(error)`."""
         contain = self._context.supervisor.containment.run
         for consumer in tuple(self._consumers):
             del self._consumers[consumer]
@@ -244,16 +251,16 @@ class Subscription:
     # Setting the position
 
     async def reset(self, start: StartPosition) -> None:
-        """Owe everything from a place on and nothing before it.
+        """Make everything from a position on unacknowledged, and acknowledge all before it.
 
-        All consumers are let go, and hear `on_ended(None)`. It is durable first and true
-        afterwards.
+        All consumers are disconnected with `on_ended(None)`. The change is applied once it is
+        durable.
 
         Raises:
-            SubscriptionFenced: its position is being set already.
-            InvalidRequest: the place is not within its batch.
+            SubscriptionFenced: the position is being set already.
+            InvalidRequest: the record index is not within its batch.
             StorageFailed: nothing was changed.
-            SubscriptionClosed: it is over.
+            SubscriptionClosed: the subscription is closed.
         """
         check_start(start)
         position, index, size = start
@@ -264,13 +271,13 @@ class Subscription:
         await self._set_position(lambda: self._revise(edit))
 
     async def skip(self, count: int) -> None:
-        """Acknowledge the next so many records that are owed; else as `reset`."""
+        """Acknowledge the next `count` unacknowledged records; otherwise as `reset`."""
         if count <= 0:
             raise InvalidRequest(f"count: expected a positive number, got {count}")
         await self._set_position(lambda: self._skip(count))
 
     async def clear_backlog(self) -> None:
-        """Acknowledge everything that is there; else as `reset`."""
+        """Acknowledge everything up to the last entry; otherwise as `reset`."""
 
         def edit(state: CursorState) -> None:
             state.acknowledge([], upto=state.last_confirmed)
@@ -279,22 +286,22 @@ class Subscription:
         await self._set_position(lambda: self._revise(edit))
 
     async def rewind(self) -> None:
-        """Hand out everything again that is not acknowledged; else as `reset`."""
+        """Redeliver everything that is not acknowledged; otherwise as `reset`."""
         await self._set_position(self._rewind)
 
-    # Ending
+    # Closing
 
     def end(self, how: str = "closed") -> None:
-        """Let nothing happen any more; who is connected hears SubscriptionClosed."""
+        """Refuse every further call, and disconnect all consumers with SubscriptionClosed."""
         if not self.is_closed:
             self._end(SubscriptionClosed(f"subscription {self.name} was {how}"))
 
     def close_after_fault(self, error: Exception) -> None:
-        """Close at once; who is connected hears SubscriptionFailed, and may open it anew."""
+        """Close at once with SubscriptionFailed: consumers may join again, which opens it anew."""
         if self.is_closed:
             return
         if self._dispatcher is not None:
-            self._dispatcher.stop()  # its state is in doubt: nothing is asked of it any more
+            self._dispatcher.stop()  # its state is in doubt, and not used any more
         self._end(SubscriptionFailed(f"subscription {self.name} was closed after a fault"))
         supervisor = self._context.supervisor
         if not supervisor.is_closed:
@@ -307,27 +314,27 @@ class Subscription:
         self.disconnect_all(error)
 
     async def close(self, *, force: bool = True) -> None:
-        """Let go of the cursor; who is connected hears SubscriptionClosed. May be repeated.
+        """Disconnect all consumers with SubscriptionClosed and close the cursor. May be repeated.
 
         Raises:
             ConsumerBusy: there are consumers, and no `force`.
-            StorageFailed: what was acknowledged last is not durable.
+            StorageFailed: the last acknowledgements are not durable.
         """
         self._check_can_end(force=force)
         self.end("closed")
         if self._context.supervisor.is_closed:
             await self._close()
         else:
-            # Stopped halfway, one that nobody asks for again would stay for ever.
+            # Cancelled halfway, it would stay for ever unless a caller closed it again.
             await self._context.supervisor.finish(self._close(), f"close {self.name}")
 
     async def delete(self, *, force: bool = False) -> None:
-        """Be no more; else as `close`.
+        """Delete the cursor; otherwise as `close`.
 
         Raises:
             ConsumerBusy: there are consumers, and no `force`.
             StorageFailed: it is as before, without consumers.
-            SubscriptionClosed: it is over already.
+            SubscriptionClosed: it is closed already.
         """
         if not self.is_durable:
             await self.close(force=force)
@@ -339,7 +346,7 @@ class Subscription:
             await self._close_dispatcher()
             try:
                 with translating():
-                    await self._context.ledger.delete_cursor(self.name)
+                    await self.ledger.delete_cursor(self.name)
             finally:
                 self.is_closed = self.cursor.is_closed
                 if self.is_closed:
@@ -352,7 +359,7 @@ class Subscription:
             with translating():
                 await self.cursor.close()
 
-    # Inside: consumers
+    # Consumers, inside
 
     def _check_open(self) -> None:
         if self.is_closed or self._context.supervisor.is_closed:
@@ -375,7 +382,7 @@ class Subscription:
     async def _dispatcher_for(
         self, wanted: SubscriptionType, options: DispatchOptions
     ) -> Dispatcher:
-        """Return the dispatcher of the type; one that nobody is with may give way to it."""
+        """Return the dispatcher of a type; another one is closed, which has no consumers now."""
         known = self._dispatcher
         is_wanted = wanted is self._type and (self._consumers or options == self._options)
         if known is not None and is_wanted and not known.is_closed:
@@ -402,8 +409,8 @@ class Subscription:
             self._redelivered_before += self._dispatcher.redelivered
             self._dispatcher = None
 
-    async def _on_consumer_left(self, consumer: SubscriptionConsumer) -> None:
-        """A consumer has left by itself."""
+    async def _on_consumer_left(self, consumer: "SubscriptionConsumer") -> None:
+        """Remove a consumer that has closed itself; the last one closes a non-durable one."""
         self._consumers.pop(consumer, None)
         if not (self._consumers or self.is_durable or self.is_fenced or self.is_closed):
             await self.close()
@@ -412,7 +419,7 @@ class Subscription:
         if self._consumers and not force:
             raise ConsumerBusy(f"subscription {self.name} has {len(self._consumers)} consumers")
 
-    # Inside: one that is not durable waits for consumers, but not for ever
+    # A non-durable subscription without consumers is closed after a while
 
     def _start_idle_timer(self) -> None:
         if not (self.is_durable or self.is_closed or self._context.supervisor.is_closed):
@@ -435,12 +442,12 @@ class Subscription:
         try:
             await self.close()
         except SubscriptionsError:
-            return  # a durable cursor writes what is not when it is opened, or closed again
+            return  # a durable cursor writes its acknowledgements when it is opened or closed again
 
-    # Inside: setting the position
+    # Setting the position, inside
 
     async def _set_position(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Fence, let all consumers go, do it to its end, and let consumers join again."""
+        """Fence, disconnect all consumers, run `work` to its end, and let consumers join again."""
         self._check_not_fenced()
         self.is_fenced = True
         self.disconnect_all(None)
@@ -490,18 +497,149 @@ class Subscription:
         await self._revise(edit)
 
     def _unacknowledged_entries(self) -> AsyncIterator[UnacknowledgedEntry]:
-        return unacknowledged_entries(
-            self.cursor, self._context.ledger, self._context.visibility_filter
-        )
+        return unacknowledged_entries(self.cursor, self.ledger, self._context.visibility_filter)
 
     def _clear(self) -> None:
         if self._dispatcher is not None:
             self._dispatcher.clear()
 
 
+class SubscriptionConsumer:
+    """A consumer of a subscription; made by `Subscription.add_consumer`.
+
+    It ends at once when it is closed or disconnected; every later call returns without effect.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        subscription: Subscription,
+        dispatcher: Dispatcher,
+        *,
+        allows_upto: bool,
+        on_ended: OnEnded,
+    ) -> None:
+        """Make one that the dispatcher has accepted.
+
+        Args:
+            name: the consumer's own name.
+            number: the dispatcher's name for it.
+            subscription: which it has joined.
+            dispatcher: that of the subscription, for as long as it has consumers.
+            allows_upto: whether all before an entry can be acknowledged.
+            on_ended: called when it is disconnected.
+        """
+        self.name = name
+        self.is_ended = False
+        """Whether it was closed or disconnected."""
+        self._number = number
+        self._subscription = subscription
+        self._cursor = subscription.cursor
+        self._dispatcher = dispatcher
+        self._allows_upto = allows_upto
+        self._on_ended = on_ended
+
+    def add_permits(self, count: int) -> None:
+        """Allow `count` more records to be delivered. Raises InvalidRequest."""
+        if not self.is_ended:
+            self._dispatcher.add_permits(self._number, count)
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Acknowledge records, all or none; return when that is as durable as an append.
+
+        Raises:
+            InvalidRequest: one names a record that cannot have been delivered.
+            StorageFailed: they are acknowledged, but that is not durable yet.
+            SubscriptionClosed: the subscription is closed.
+        """
+        if self.is_ended:
+            return
+        parts = [entry_part(each) for each in acknowledgements]
+        with translating():
+            self._cursor.acknowledge_nowait(parts)
+            self._dispatcher.acknowledged(
+                [
+                    record_mask(each, part)
+                    for each, part in zip(acknowledgements, parts, strict=True)
+                ]
+            )
+            await self._cursor.wait_durable()
+
+    async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
+        """Acknowledge all before an entry, and these records of it; otherwise as `acknowledge`.
+
+        Raises:
+            InvalidRequest: also when the type delivers records to several consumers.
+        """
+        if self.is_ended:
+            return
+        if not self._allows_upto:
+            raise InvalidRequest("all before a message cannot be acknowledged where others share")
+        part = entry_part(acknowledgement)
+        before = self._subscription.ledger.previous_position(acknowledgement.position)
+        with translating():
+            self._cursor.acknowledge_nowait([part], upto=before)
+            self._dispatcher.acknowledged_upto(*record_mask(acknowledgement, part))
+            await self._cursor.wait_durable()
+
+    def redeliver(self, masks: Sequence[RecordMask] | None) -> None:
+        """Have records redelivered: these, or (None) all that it has not acknowledged."""
+        if not self.is_ended:
+            self._dispatcher.redeliver(self._number, masks)
+
+    async def close(self) -> None:
+        """Leave; other consumers get what it has not acknowledged. May be repeated."""
+        if not self.is_ended:
+            self._disconnect()
+            await self._subscription._on_consumer_left(self)
+
+    def end(self, error: SubscriptionsError | None) -> None:
+        """Disconnect it; called by the subscription only."""
+        on_ended = self._on_ended
+        self._disconnect()
+        on_ended(error)
+
+    def _disconnect(self) -> None:
+        self.is_ended = True
+        self._on_ended = _ignore_end
+        self._dispatcher.remove_consumer(self._number)
+
+
+def _ignore_end(_error: SubscriptionsError | None) -> None:
+    """It has ended already."""
+
+
 def check_start(start: StartPosition) -> None:
-    """Raise InvalidRequest when a place is not within its batch."""
+    """Raise InvalidRequest when a record index is not within its batch."""
     if not 0 <= start.batch_index <= max(start.batch_size, 0):
         raise InvalidRequest(
             f"record {start.batch_index} of a batch of {start.batch_size} at {start.position}"
         )
+
+
+def indexes_of(records: int) -> list[int]:
+    """Return the indexes of the records in a mask, ascending."""
+    digits = bin(records)[:1:-1]
+    return [index for index, digit in enumerate(digits) if digit == "1"]
+
+
+def entry_part(acknowledgement: Acknowledgement) -> EntryPart:
+    """Return what the cursor acknowledges; all records of an entry are the entry.
+
+    Raises:
+        InvalidRequest: the records are not within their batch.
+    """
+    position, records, batch_size = acknowledgement
+    if records == ALL:
+        return EntryPart(position, None)
+    if not 0 < batch_size <= RECORDS_MAX or not 0 <= records < 1 << batch_size:
+        raise InvalidRequest(f"{position}: records beyond a batch of {batch_size}")
+    if records == (1 << batch_size) - 1:
+        return EntryPart(position, None)
+    return EntryPart(position, indexes_of(records), batch_size)
+
+
+def record_mask(acknowledgement: Acknowledgement, part: EntryPart) -> RecordMask:
+    """Return what the dispatcher is to forget of an acknowledgement."""
+    return RecordMask(part.position, ALL if part.indexes is None else acknowledgement.records)

@@ -21,8 +21,7 @@ from kledger.subscriptions.model import (
     Delivery,
     RecordMask,
 )
-from kledger.subscriptions.subscription import Subscription
-from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
+from kledger.subscriptions.subscription import Subscription, SubscriptionConsumer
 
 PERMITS_MAX = 1 << 20
 """More at once are a fault of the client."""

@@ -21,7 +21,7 @@ from kledger.subscriptions.model import (
 )
 from kledger.subscriptions.model import StartPosition as Beginning
 from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
-from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
+from kledger.subscriptions.subscription import SubscriptionConsumer
 from tests.simulation import cursors
 from tests.simulation.acknowledged_set import AcknowledgedSet
 from tests.simulation.faults import InjectedFault

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from kledger.ledger import Position
 from kledger.subscriptions.model import Delivery, RecordMask, SubscriptionType
-from kledger.subscriptions.subscription import Subscription
-from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
+from kledger.subscriptions.subscription import Subscription, SubscriptionConsumer
 from tests.simulation.cursor_model import CursorModel
 from tests.simulation.entries import Key
 from tests.simulation.invariants import InvariantBroken

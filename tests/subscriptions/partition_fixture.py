@@ -32,8 +32,7 @@ from kledger.subscriptions.model import (
     SubscriptionType,
 )
 from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
-from kledger.subscriptions.subscription import Subscription
-from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
+from kledger.subscriptions.subscription import Subscription, SubscriptionConsumer
 from tests.batches.words import batch
 
 BEGINNING = StartPosition(EARLIEST)

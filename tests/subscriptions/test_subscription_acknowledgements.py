@@ -3,9 +3,9 @@
 import pytest
 
 from kledger.ledger import EntryPart, Position
-from kledger.subscriptions.acknowledgement_plan import entry_part, indexes_of, record_mask
 from kledger.subscriptions.errors import InvalidRequest
 from kledger.subscriptions.model import ALL, Acknowledgement, RecordMask
+from kledger.subscriptions.subscription import entry_part, indexes_of, record_mask
 
 PLACE = Position(3, 4)
 
