@@ -10,7 +10,8 @@ Theory: docs/ARCHITECTURE.md, "Dispatchers".
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +22,7 @@ from kledger.ledger import (
     Cursor,
     CursorState,
     Entry,
+    EntryPart,
     Fenced,
     LedgerError,
     NoMoreEntries,
@@ -35,7 +37,6 @@ from kledger.runtime.logs import RateLimitedLog
 from kledger.runtime.signal import Signal
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import TimerHandle, Timers
-from kledger.subscriptions.dispatch.dispatch_buffer import DispatchBuffer
 from kledger.subscriptions.dispatch.dispatch_state import (
     DeliveriesByConsumer,
     DispatchState,
@@ -469,6 +470,100 @@ class Dispatcher:
             self._delays_checked_ms = self._clock.monotonic_ms()
         self._schedule_delays()
         self._changed.notify()
+
+
+class DispatchBuffer:
+    """One per dispatcher; what it holds is from one read.
+
+    Attributes:
+        ready: may be handed out, in order; who hands out takes them off.
+        number: the revision under which all was read.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_cursor",
+        "_unit",
+        "_unsettled",
+        "_visibility_filter",
+        "number",
+        "ready",
+    )
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        visibility_filter: VisibilityFilter,
+        *,
+        changed: Callable[[], None],
+        unit: FaultUnit | None = None,
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            cursor: of the subscription.
+            visibility_filter: of its partition.
+            changed: called when `refresh` would find more that is ready.
+            unit: closed by a fault in hearing of it.
+        """
+        self._unit = unit
+        self._cursor = cursor
+        self._visibility_filter = visibility_filter
+        self._changed = changed
+        self._unsettled: list[Entry] = []
+        self.ready: list[Entry] = []
+        self.number = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.ready or self._unsettled)
+
+    def fill(self, entries: list[Entry], number: int) -> None:
+        """Take in what was read under a revision; there must be nothing else."""
+        assert not self, "something was read on that waits behind what is held"
+        self.number = number
+        self._settle(entries)
+
+    def refresh(self) -> None:
+        """Leave out what was acknowledged meanwhile, and see what is ready by now."""
+        self.ready = self._unacknowledged(self.ready)
+        if self._unsettled:
+            self._settle(self._unacknowledged(self._unsettled))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.ready = []
+        self._keep_unsettled([])
+
+    def _unacknowledged(self, entries: list[Entry]) -> list[Entry]:
+        is_acknowledged = self._cursor.state.is_acknowledged
+        return [each for each in entries if not is_acknowledged(each.position)]
+
+    def _settle(self, entries: list[Entry]) -> None:
+        settled, hidden = self._visibility_filter.visibility_of(entries)
+        if settled < len(entries) or self._unsettled:
+            self._keep_unsettled(entries[settled:])
+            entries = entries[:settled]
+        if hidden:
+            self._acknowledge_hidden(hidden)
+            entries = [each for each in entries if each.position not in hidden]
+        self.ready += entries
+
+    def _keep_unsettled(self, entries: list[Entry]) -> None:
+        if entries:
+            self._visibility_filter.add_listener(self._on_filter_changed, self._unit)
+        elif self._unsettled:
+            self._visibility_filter.remove_listener(self._on_filter_changed)
+        self._unsettled = entries
+
+    def _on_filter_changed(self) -> None:
+        if self._visibility_filter.visibility_of(self._unsettled[:1]).settled:
+            self._changed()
+
+    def _acknowledge_hidden(self, hidden: AbstractSet[Position]) -> None:
+        """Acknowledge them; it becomes durable with whatever is acknowledged next."""
+        parts = [EntryPart(position, None) for position in hidden]
+        with suppress(LedgerError):  # whoever reads them again tries again
+            self._cursor.acknowledge_nowait(parts, revision=self.number)
 
 
 def _key_hashes_of(entries: Iterable[Entry], pause: Pause) -> dict[Position, RecordsByKeyHash]:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from kledger.ledger import Buffer, Entry, Position
 from kledger.subscriptions.dispatch.consumer_state import ConsumerState
 from kledger.subscriptions.dispatch.dispatch_state import DeliveriesByConsumer
-from kledger.subscriptions.dispatch.key_hash_holders_state import KeyHashHolders
 from kledger.subscriptions.dispatch.multiple_consumers_state import MultipleConsumersState
 from kledger.subscriptions.dispatch.replay_queue_state import KeyHashQueue, KeyHashQueues
 from kledger.subscriptions.dispatch.sticky_key_selector_state import StickyKeySelector, selector_for
@@ -219,3 +218,43 @@ class KeySharedState(MultipleConsumersState):
     ) -> None:
         for number, records in given.items():
             self._give(out, self.consumers[number], entry, full=full, records=records)
+
+
+class KeyHashHolders:
+    """Reference counts of slots."""
+
+    __slots__ = ("_holders",)
+
+    def __init__(self) -> None:
+        self._holders: dict[int, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def is_free_for(self, key_hash: int, consumer: int) -> bool:
+        """Tell whether nobody else has records of a slot."""
+        held = self._holders.get(key_hash)
+        return held is None or held[0] == consumer
+
+    def take(self, key_hash: int, consumer: int, count: int) -> None:
+        """A consumer gets records of a slot."""
+        held = self._holders.get(key_hash)
+        if held is None:
+            self._holders[key_hash] = [consumer, count]
+            return
+        assert held[0] == consumer, f"slot {key_hash} is with consumer {held[0]}, not {consumer}"
+        held[1] += count
+
+    def release(self, key_hash: int, count: int) -> bool:
+        """Records of a slot are with nobody any more; tell whether nobody has any left."""
+        held = self._holders[key_hash]
+        held[1] -= count
+        assert held[1] >= 0, f"slot {key_hash} has {held[1]} records"
+        if held[1]:
+            return False
+        del self._holders[key_hash]
+        return True
+
+    def clear(self) -> None:
+        """Nobody has anything."""
+        self._holders.clear()

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
 from kledger.ledger import Buffer, Entry, Position
-from kledger.subscriptions.dispatch.consumer_state import ConsumerState
+from kledger.subscriptions.dispatch.consumer_state import ConsumerState, UnackedLimit
 from kledger.subscriptions.dispatch.delayed_state import DelayedState
 from kledger.subscriptions.dispatch.dispatch_state import (
     DeliveriesByConsumer,
@@ -19,7 +19,6 @@ from kledger.subscriptions.dispatch.dispatch_state import (
 )
 from kledger.subscriptions.dispatch.pending_acks_state import PendingAcks
 from kledger.subscriptions.dispatch.redelivery_counts_state import RedeliveryCounts
-from kledger.subscriptions.dispatch.unacked_limit_state import UnackedLimit
 from kledger.subscriptions.dispatch_options import DispatchOptions
 from kledger.subscriptions.entry_view import RecordsByKeyHash, deliver_at_ms, record_count
 from kledger.subscriptions.model import ALL, Delivery, RecordMask

@@ -19,9 +19,8 @@ import pytest
 
 from kledger.ledger import CursorStateRevisionController, Entry
 from kledger.subscriptions import subscription as subscription_module
-from kledger.subscriptions.dispatch.dispatch_buffer import DispatchBuffer
 from kledger.subscriptions.dispatch.dispatch_state import DeliveriesByConsumer
-from kledger.subscriptions.dispatch.dispatcher import Dispatcher
+from kledger.subscriptions.dispatch.dispatcher import DispatchBuffer, Dispatcher
 from kledger.subscriptions.dispatch.shared_state import SharedState
 from kledger.subscriptions.model import ALL, SubscriptionType
 from kledger.subscriptions.subscription import Subscription

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kledger.subscriptions.dispatch.key_hash_holders_state import KeyHashHolders
+from kledger.subscriptions.dispatch.key_shared_state import KeyHashHolders
 
 
 def test_slot_is_free_again_when_the_last_record_came_back() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kledger.subscriptions.dispatch.unacked_limit_state import UNLIMITED, UnackedLimit
+from kledger.subscriptions.dispatch.consumer_state import UNLIMITED, UnackedLimit
 
 
 @pytest.mark.parametrize(

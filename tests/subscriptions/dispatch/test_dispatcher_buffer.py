@@ -1,7 +1,7 @@
 """What was read on waits for the screen, and for whoever can take it."""
 
 from kledger.ledger import EARLIEST, Cursor, Entry
-from kledger.subscriptions.dispatch.dispatch_buffer import DispatchBuffer
+from kledger.subscriptions.dispatch.dispatcher import DispatchBuffer
 from tests.subscriptions.partition_fixture import House
 from tests.subscriptions.switchable_filter import Curtain
 
