@@ -1,6 +1,6 @@
-"""Places kept by cursors: who gets which message of a subscription, and what they still owe.
+"""Subscriptions: cursors shared by consumers, and which consumer gets which records.
 
-Rule: a subscription is one cursor of one partition and the consumers that share it; what is handed
-out is decided in plain states, under the cursor's revision. Other rooms import from here.
+Rule: a subscription is one cursor of one partition and its consumers; deliveries are decided in
+pure states, under the cursor's revision. Other rooms import the modules.
 Must not know: topics, offsets, connections, how messages travel.
 """

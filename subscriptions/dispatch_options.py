@@ -1,7 +1,7 @@
-"""What a dispatcher may be told: limits and delays, each with a name.
+"""Dispatch options: the limits and delays of a dispatcher.
 
 Rule: plain values, checked where they enter.
-Must not know: who uses them.
+Must not know: dispatchers.
 """
 
 from dataclasses import dataclass
@@ -11,23 +11,22 @@ from kledger.subscriptions.errors import InvalidRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchOptions:
-    """How one dispatcher hands out.
+    """How one dispatcher delivers.
 
     Attributes:
-        unacked_subscription_max: records handed out and not acknowledged, over all consumers, at
-            which nobody gets more until there are fewer than half; 0: no limit. As the limit of a
-            single consumer it holds for shared and key_shared only.
-        failover_delay_ms: how long the next active consumer waits behind one that was.
-        partition_index: spreads the active consumers of a topic's partitions.
-        read_entries_max: how many entries one read asks for at most.
-        read_bytes_max: of those entries, but at least one.
-        round_robin_entries_max: so many entries go to one consumer before it is the next one's
-            turn.
-        delayed_tick_ms: delayed records that are due are looked for no more often than that.
-        delayed_max: so many records wait for their time; with more, reading on waits, too.
-        look_ahead_consumer_max: key_shared: pieces that wait for their consumer, for each consumer
-            there is, at which reading on waits.
-        look_ahead_max: the same for all together.
+        unacked_subscription_max: unacknowledged records of all consumers together at which
+            deliveries stop, until there are fewer than half; 0: no limit. Like the limit of a
+            single consumer, it holds for shared and key_shared only.
+        failover_delay_ms: how long the next active consumer waits after the one before has left.
+        partition_index: spreads the active consumers of a topic over its partitions.
+        read_entries_max: the most entries that one read asks for.
+        read_bytes_max: the most bytes of those entries, beyond the first one.
+        round_robin_entries_max: shared: the most entries that a consumer gets in a row.
+        delayed_tick_ms: the least time between two rounds that release delayed records.
+        delayed_max: delayed records at which no new entries are read.
+        look_ahead_consumer_max: key_shared: queued pairs of key hash and entry, for each consumer,
+            at which no new entries are read.
+        look_ahead_max: the same for all consumers together.
     """
 
     unacked_subscription_max: int = 200_000

@@ -1,7 +1,7 @@
-"""What a dispatcher needs to see of a stored batch: how many records, whose they are, and when.
+"""Entry view: what a dispatcher reads of a stored batch: record count, key hashes, delivery time.
 
-Rule: nothing is decoded that the type of the subscription does not ask for. What cannot be decoded
-is handed out like anything else: the client finds the damage and says so.
+Rule: nothing is decoded that the type of the subscription does not need. A damaged batch is
+delivered like any other: the client finds the damage.
 Must not know: consumers, cursors.
 """
 
@@ -25,30 +25,30 @@ from kledger.ledger import Buffer, Position
 from kledger.subscriptions.model import KEY_HASH_COUNT
 
 DELIVER_AT = "kledger.deliver-at"
-"""The header with the time, in ms as decimal digits, before which a record is not handed out. Only
-a record that is alone in an uncompressed batch has one."""
+"""The header with the time, in ms as decimal digits, before which a record is not delivered. Only
+the single record of an uncompressed batch is delayed by it."""
 
 DIGITS_MAX = 15
-"""A longer number is no time: nobody waits 30,000 years, and no timer counts as far."""
+"""A longer number is no time: it would be 30,000 years away, further than timers reach."""
 
 RECORDS_MAX = 1 << 20
-"""More records than that in a batch are a claim of its header only."""
+"""A header that claims more records is damaged."""
 
 MASK_BITS_MAX = 1 << 27
-"""Of the masks of one entry: one a slot, each as long as there are records; 16 MiB together.
-Ten thousand records of as many keys are below."""
+"""An entry has a mask for each key hash, of as many bits as it has records; together at most 16 MiB.
+Ten thousand records of as many keys stay below."""
 
 COST_UNKNOWN = 1 << 62
 
 RecordsByKeyHash: TypeAlias = tuple[tuple[int, int], ...]
-"""The records of an entry by the slots of their keys: (slot, mask), each slot once."""
+"""The records of an entry by key hash: (key hash, mask), each key hash once."""
 
 _DELIVER_AT_BYTES = DELIVER_AT.encode()
 _SEARCHED_SIZE_MAX = 4096
 
 
 def record_count(data: Buffer) -> int:
-    """Return how many records an entry has; what is no batch is one."""
+    """Return how many records an entry has; an entry that is no batch counts as one record."""
     if len(data) < BATCH_OVERHEAD:
         return 1
     count = read_record_count(data)
@@ -59,15 +59,15 @@ def mask_of(indexes: Iterable[int]) -> int:
     """Return the mask of some records of an entry."""
     bits = bytearray()
     for index in indexes:
-        place = index >> 3
-        if place >= len(bits):
-            bits.extend(bytes(place + 1 - len(bits)))
-        bits[place] |= 1 << (index & 7)
+        byte = index >> 3
+        if byte >= len(bits):
+            bits.extend(bytes(byte + 1 - len(bits)))
+        bits[byte] |= 1 << (index & 7)
     return int.from_bytes(bits, "little")
 
 
 def key_hash_of(key: Buffer) -> int:
-    """Return the slot of a key, 1 to 65,535."""
+    """Return the hash of a key, 1 to 65,535."""
     return crc32(key) % (KEY_HASH_COUNT - 1) + 1
 
 
@@ -80,10 +80,10 @@ def key_scan_cost(data: Buffer) -> int:
 def records_by_key_hash(
     position: Position, data: Buffer, pause: Pause = no_pause
 ) -> RecordsByKeyHash:
-    """Return which slots the records of an entry have.
+    """Return the key hashes of the records of an entry.
 
-    Records without a key have the slot of their position, so that entries spread; so has
-    everything in an entry that cannot be decoded, or has too many records of too many keys.
+    Records without a key get the hash of their position, which spreads entries. So do all records
+    of an entry that cannot be decoded, or that has too many records of too many keys.
     """
     keyless = key_hash_of(b"%d:%d" % position)
     if len(data) < BATCH_OVERHEAD:
@@ -107,9 +107,9 @@ def records_by_key_hash(
 
 
 def deliver_at_cost(data: Buffer) -> int:
-    """Return how many bytes `deliver_at_ms` looks at, 0 when there is certainly no such time.
+    """Return how many bytes `deliver_at_ms` decodes; 0 when there is certainly no such time.
 
-    Bytes are searched first, which costs nothing beside looking at headers one by one.
+    A search for the header's bytes comes first: it is much cheaper than decoding headers.
     """
     size = len(data)
     if size < BATCH_OVERHEAD or data[FLAGS_AT] & CODEC_MASK:
@@ -127,7 +127,7 @@ def deliver_at_cost(data: Buffer) -> int:
 
 
 def deliver_at_ms(data: Buffer, pause: Pause = no_pause) -> int | None:
-    """Return before when an entry of one record is not handed out; None: at any time."""
+    """Return the time before which an entry of one record is not delivered; None: any time."""
     if not deliver_at_cost(data):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Error map: what the ledger raises, in the words of this room.
+"""Error map: the errors of the ledger as errors of this room.
 
 Rule: one row per class; a class without a row of its own takes that of its nearest base.
 Must not know: which call failed.
@@ -23,14 +23,14 @@ _KINDS: dict[type, type[errors.SubscriptionsError]] = {
 
 
 def subscription_error(error: LedgerError) -> errors.SubscriptionsError:
-    """Return what a user of subscriptions is told of an error of the ledger."""
+    """Return the error of this room for an error of the ledger."""
     found = next(_KINDS[kind] for kind in type(error).__mro__ if kind in _KINDS)
     return found(str(error))
 
 
 @contextmanager
 def translating() -> Iterator[None]:
-    """Let errors of the ledger leave a block in the words of this room."""
+    """Translate errors of the ledger that leave the block."""
     try:
         yield
     except LedgerError as error:

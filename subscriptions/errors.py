@@ -10,7 +10,7 @@ class SubscriptionsError(Exception):
 
 
 class InvalidRequest(SubscriptionsError):
-    """An argument cannot be; trying again does not help."""
+    """An argument is invalid; trying again does not help."""
 
 
 class ConsumerBusy(SubscriptionsError):
@@ -26,7 +26,7 @@ class SubscriptionNotFound(SubscriptionsError):
 
 
 class SubscriptionFenced(SubscriptionsError):
-    """Its position is being reset: connecting again soon will work."""
+    """Its position is being set: connecting again soon will work."""
 
 
 class SubscriptionClosed(SubscriptionsError):
@@ -34,8 +34,8 @@ class SubscriptionClosed(SubscriptionsError):
 
 
 class SubscriptionFailed(SubscriptionsError):
-    """A fault here has closed the subscription: connecting again opens it anew."""
+    """A fault has closed the subscription: connecting again opens it anew."""
 
 
 class StorageFailed(SubscriptionsError):
-    """The ledger could not read, or did not take a change."""
+    """The ledger could not read or write."""

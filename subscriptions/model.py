@@ -1,8 +1,8 @@
-"""The words that subscriptions share with those who serve them.
+"""The values that subscriptions take and return.
 
-Rule: plain values. What is owed of an entry is a bit mask over its records: bit 0 is the first one,
-`ALL` stands for every record there is. A delivery carries the stored batch as it is.
-Must not know: who decides with them.
+Rule: plain values. Records of an entry are a bit mask: bit 0 is the first record, `ALL` stands for
+all of them. A delivery carries the stored batch as it is.
+Must not know: subscriptions, dispatchers.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ ALL = -1
 """The mask of every record of an entry, however many there are."""
 
 KEY_HASH_COUNT = 65_536
-"""Keys are hashed to slots 1 to 65,535; 0 is "no slot". Source: Pulsar's sticky key ranges."""
+"""Keys have hashes 1 to 65,535; no key has hash 0. Source: Pulsar's sticky key ranges."""
 
 
 class SubscriptionType(StrEnum):
-    """Who of the consumers gets what."""
+    """How records are dispatched to consumers."""
 
     EXCLUSIVE = "exclusive"
     FAILOVER = "failover"
@@ -40,11 +40,11 @@ class StartPosition(NamedTuple):
     """Where a subscription begins.
 
     Attributes:
-        position: the first entry that is owed; EARLIEST, LATEST, or any: one that does not exist
-            goes on to the next.
-        batch_index: the first of its records that is owed; all before it are acknowledged. When it
-            is the size of the batch, so is the whole entry.
-        batch_size: how many records the entry has; of no meaning with an index of 0.
+        position: the first unacknowledged entry: EARLIEST, LATEST, or any position; one without an
+            entry stands for the next entry.
+        batch_index: the first unacknowledged record of it; when it is the size of the batch, the
+            whole entry is acknowledged.
+        batch_size: how many records the entry has; ignored when `batch_index` is 0.
     """
 
     position: Position
@@ -53,12 +53,12 @@ class StartPosition(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """Records of one entry that are handed to a consumer together.
+    """Records of one entry that are delivered to a consumer together.
 
     Attributes:
         data: the whole stored batch.
-        records: which of its records are meant; the others are not this consumer's.
-        redelivery_count: how often these were handed out before.
+        records: the mask of the delivered records; the others are not for this consumer.
+        redelivery_count: how often these were delivered before.
     """
 
     position: Position
@@ -68,13 +68,13 @@ class Delivery(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """How many records are meant."""
+        """How many records are delivered."""
         count = read_record_count(self.data)
         return count if self.records == ALL else (self.records & (1 << count) - 1).bit_count()
 
 
 class Acknowledgement(NamedTuple):
-    """Records that need not come again.
+    """Records of one entry to acknowledge.
 
     Attributes:
         batch_size: how many records the entry has.
@@ -87,13 +87,13 @@ class Acknowledgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """How one consumer wants to be served.
+    """The options of one consumer.
 
     Attributes:
-        name: unique in its subscription; orders failover.
-        priority_level: 0 is served first.
-        key_ranges: sticky key_shared: the slots (first, last) that are this one's; None: its share.
-        unacked_max: records handed out and not acknowledged, at which it gets no more; 0: no limit.
+        name: unique in its subscription; failover orders consumers by it.
+        priority_level: 0 is the highest.
+        key_ranges: key_shared: the key hashes (first, last) that it owns; None: its share.
+        unacked_max: unacknowledged records at which it gets no more; 0: no limit.
     """
 
     name: str
@@ -103,7 +103,7 @@ class ConsumerOptions:
 
 
 Deliver: TypeAlias = Callable[[Sequence[Delivery]], None]
-"""Takes what a consumer gets, in order; plain, on the loop, must not raise."""
+"""Called with what a consumer gets, in order; plain, on the event loop, must not raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +111,11 @@ class PartitionSubscriptionStats:
     """Numbers of one subscription of one partition.
 
     Attributes:
-        type: None while no consumer has said which.
+        type: None while no consumer is connected.
         backlog_entries: entries that are not acknowledged.
-        unacknowledged: records that are handed out and not acknowledged.
-        redelivered: records handed out again since the subscription was opened.
-        delayed: records that wait for their time.
+        unacknowledged: records that are delivered and not acknowledged.
+        redelivered: records delivered again since the subscription was opened.
+        delayed: delayed records that are not due yet.
     """
 
     type: SubscriptionType | None

@@ -1,8 +1,8 @@
-"""All subscriptions of one partition, over its managed ledger. A shell.
+"""PartitionSubscriptions: all subscriptions of one partition, over its managed ledger. A shell.
 
-Rule: a durable subscription is the durable cursor of its name, whoever has made that; others are
-here from their making until their last consumer has left. When the managed ledger is over for
-whoever holds it, so is everything here.
+Rule: a durable subscription is the durable cursor of its name, however that was created; a
+non-durable one exists until its last consumer has left. When the managed ledger is closed or
+fenced, all subscriptions are closed.
 Must not know: topics, consumers' connections.
 """
 
@@ -32,13 +32,13 @@ Result = TypeVar("Result")
 
 AT_LATEST = StartPosition(LATEST)
 SUBSCRIPTIONS_MAX = 10_000
-"""So many subscriptions has one partition at most, durable or not."""
+"""The most subscriptions that one partition has, durable or not."""
 
 _ENDED_STATES = {LedgerState.CLOSED, LedgerState.FENCED}
 
 
 class PartitionSubscriptions:
-    """One per open partition that is asked for subscriptions."""
+    """One per open partition with subscriptions."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PartitionSubscriptions:
         compute_pool: ComputePool | None = None,
         subscriptions_max: int = SUBSCRIPTIONS_MAX,
     ) -> None:
-        """Make one; what the ledger has of cursors are subscriptions without consumers."""
+        """Begin with the cursors of the ledger, which are subscriptions without consumers."""
         self._ledger = ledger
         self._open: dict[str, Subscription] = {}
         self._context = SubscriptionContext(
@@ -68,7 +68,7 @@ class PartitionSubscriptions:
         self._subscriptions_max = subscriptions_max
         self._lock = asyncio.Lock()
         self._creating_name: str | None = None
-        self._is_closed = ledger.state in _ENDED_STATES  # then nobody will tell
+        self._is_closed = ledger.state in _ENDED_STATES  # then the listener is never called
         ledger.add_listener(self._on_ledger_changed, ledger)
 
     def names(self) -> list[str]:
@@ -76,7 +76,7 @@ class PartitionSubscriptions:
         return sorted(self._ledger.cursors)
 
     def get(self, name: str) -> Subscription | None:
-        """Return a subscription that is there; None for one that is not yet, or was closed."""
+        """Return a subscription; None when there is none, or when it is still being created."""
         known = self._open.get(name)
         if known is not None or self._is_closed or name == self._creating_name:
             return known
@@ -86,18 +86,18 @@ class PartitionSubscriptions:
     async def open(
         self, name: str, *, start: StartPosition = AT_LATEST, is_durable: bool = True
     ) -> Subscription:
-        """Return the subscription of a name; make it if there is none.
+        """Return the subscription of a name; create it if there is none.
 
         Args:
-            name: what the durable cursor is called, too.
-            start: where a new one begins; of no meaning for one that exists.
-            is_durable: of a new one. False: it lives in memory, and is forgotten with its last
-                consumer.
+            name: of the subscription, and of its durable cursor.
+            start: where a new one begins; ignored for one that exists.
+            is_durable: False: it is kept in memory, and deleted with its last consumer. One that
+                exists must be of the same kind.
 
         Raises:
-            InvalidRequest: the name or the place cannot be, or there are too many.
-            StorageFailed: it was not made.
-            SubscriptionClosed: the partition is.
+            InvalidRequest: the name or start is invalid, or there are too many subscriptions.
+            StorageFailed: it was not created.
+            SubscriptionClosed: the partition is closed.
         """
         if not name:
             raise InvalidRequest("a subscription needs a name")
@@ -105,37 +105,37 @@ class PartitionSubscriptions:
         return await self._run_to_end(self._open_one(name, start, is_durable), f"open {name}")
 
     async def delete(self, name: str, *, force: bool = False) -> None:
-        """Delete one; its consumers hear SubscriptionClosed.
+        """Delete one; its consumers are disconnected with SubscriptionClosed.
 
         Raises:
             SubscriptionNotFound: there is none of that name.
             ConsumerBusy: it has consumers, and no `force`.
             StorageFailed: it is as before, without consumers.
-            SubscriptionClosed: the partition is.
+            SubscriptionClosed: the partition is closed.
         """
         await self._run_to_end(self._delete_one(name, force), f"delete {name}")
 
     def end(self) -> None:
-        """Let nothing happen any more: all consumers hear SubscriptionClosed."""
+        """Refuse every further call; all consumers are disconnected with SubscriptionClosed."""
         self._is_closed = True
         self._ledger.remove_listener(self._on_ledger_changed)
         for subscription in tuple(self._open.values()):
             self._context.supervisor.containment.run(subscription, subscription.end)
 
     async def close(self) -> None:
-        """End everything and let go of all cursors; may be repeated."""
+        """End all subscriptions and close their cursors; may be repeated."""
         self.end()
         async with self._lock:
             for subscription in tuple(self._open.values()):
                 try:
                     await subscription.close()
                 except SubscriptionsError:
-                    continue  # what is not durable is owed again
+                    continue  # records whose acknowledgement is not durable are redelivered
 
     # Inside
 
     async def _run_to_end(self, work: Coroutine[Any, Any, Result], name: str) -> Result:
-        """Do what must not stop halfway, even if the caller goes away."""
+        """Run work that must not stop halfway, even if the caller is cancelled."""
         supervisor = self._context.supervisor
         if self._is_closed or supervisor.is_closed:
             work.close()
@@ -146,13 +146,13 @@ class PartitionSubscriptions:
         async with self._lock:
             known = self.get(name)
             if known is not None and known.is_closed:
-                await known.close()  # it is on its way out
+                await known.close()  # it is being closed
                 known = None
             self._check_open()
             if known is None:
                 if len({*self._ledger.cursors, *self._open, name}) > self._subscriptions_max:
                     raise InvalidRequest(f"there are {self._subscriptions_max} subscriptions")
-                self._creating_name = name  # its cursor is there before it is
+                self._creating_name = name  # its cursor exists before the subscription does
                 try:
                     with translating():
                         return self._add(name, await self._cursor(name, start, is_durable))
@@ -183,7 +183,7 @@ class PartitionSubscriptions:
             self._check_open()
             subscription = self.get(name)
             if subscription is not None and subscription.is_closed:
-                await subscription.close()  # it is on its way out
+                await subscription.close()  # it is being closed
                 subscription = None
             if subscription is None:
                 with translating():
@@ -196,7 +196,7 @@ class PartitionSubscriptions:
         return subscription
 
     def _on_ledger_changed(self) -> None:
-        """The managed ledger has changed; mostly it has only grown."""
+        """Called whenever the managed ledger changes; most often it has only grown."""
         if self._ledger.state in _ENDED_STATES:
             self.end()
             if not self._context.supervisor.is_closed:
@@ -209,6 +209,6 @@ class PartitionSubscriptions:
 
 
 def _forget(open_ones: dict[str, Subscription], subscription: Subscription) -> None:
-    """A subscription is over; it keeps the others, and not what they belong to."""
+    """Remove a closed subscription; a function, so that it does not keep the partition alive."""
     if open_ones.get(subscription.name) is subscription:
         del open_ones[subscription.name]

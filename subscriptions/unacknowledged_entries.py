@@ -1,4 +1,4 @@
-"""What a cursor owes, read without moving it: for looking ahead and for counting records.
+"""Unacknowledged entries of a cursor, read without moving it: to peek and to skip records.
 
 Rule: nothing is changed. Reads are bounded; an entry that is acknowledged meanwhile is left out.
 Must not know: consumers.
@@ -16,7 +16,7 @@ READ_BYTES_MAX = 1 << 20
 
 
 class UnacknowledgedEntry(NamedTuple):
-    """An entry, and which of its records are not acknowledged; none of one that is hidden."""
+    """An entry, and which of its records are unacknowledged; none if it is hidden."""
 
     entry: Entry
     records: int
@@ -26,7 +26,7 @@ class UnacknowledgedEntry(NamedTuple):
 async def unacknowledged_entries(
     cursor: Cursor, ledger: ManagedLedger, visibility_filter: VisibilityFilter
 ) -> AsyncIterator[UnacknowledgedEntry]:
-    """Yield what is owed, in order, up to the end of what can be told of. Raises LedgerError."""
+    """Yield unacknowledged entries, in order, up to the first unsettled one. Raises LedgerError."""
     position = cursor.state.next_unacknowledged(cursor.mark_delete_position.successor)
     while position is not None:
         entries = await ledger.read_entries(

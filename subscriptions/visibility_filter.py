@@ -1,8 +1,8 @@
-"""Screen: which stored entries a subscription may see, and which nobody can tell of yet.
+"""VisibilityFilter: which stored entries a subscription may see, and which are not settled yet.
 
-Rule: what was told of an entry never changes, and everything behind the first entry of which
-nothing can be told waits with it. Whoever waits listens, and looks again.
-Must not know: what makes an entry visible; that is for those who know what entries mean.
+Rule: what is settled about an entry never changes, and every entry behind the first unsettled one
+is unsettled, too. A listener is called when more may be settled.
+Must not know: what makes an entry visible; an implementation knows what entries mean.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from kledger.runtime.listeners import Listener
 
 
 class Visibility(NamedTuple):
-    """What is known of some entries.
+    """What is settled about some entries.
 
     Attributes:
-        settled: of so many, from the first on, it is known whether they are visible.
-        hidden: which of those are nobody's, and need nothing but to be acknowledged.
+        settled: how many entries are settled, from the first one on.
+        hidden: which of those are never delivered, and need only to be acknowledged.
     """
 
     settled: int
@@ -33,30 +33,30 @@ class VisibilityFilter(Protocol):
     """One per partition."""
 
     def visibility_of(self, entries: Sequence[Entry]) -> Visibility:
-        """Tell what is known of entries; ascending, possibly with gaps, possibly none."""
+        """Return what is settled about entries: ascending, possibly with gaps, possibly none."""
 
     def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
-        """Call back, on the loop, whenever more may be known; once for each listener.
+        """Call back, on the event loop, whenever more may be settled; once for each listener.
 
         A fault of the listener closes `unit`.
         """
 
     def remove_listener(self, listener: Listener) -> None:
-        """Stop calling back; nothing if it was not there."""
+        """Stop calling back; without effect when it is not registered."""
 
 
 class AllVisible:
     """Everything is visible."""
 
     def visibility_of(self, entries: Sequence[Entry]) -> Visibility:
-        """Tell that all are visible."""
+        """Return that all are visible."""
         return Visibility(len(entries), NOTHING_HIDDEN)
 
     def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
-        """Nothing ever changes."""
+        """Do nothing: nothing ever changes."""
 
     def remove_listener(self, listener: Listener) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
 
 ALL_VISIBLE = AllVisible()

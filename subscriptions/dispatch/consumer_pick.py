@@ -1,8 +1,8 @@
-"""Consumer pick: which consumer is the next one, for each type that picks.
+"""Consumer pick: the consumer that gets the next records, for the types that pick one.
 
-Rule: a pick depends on what it is given and on nothing else; the same consumers give the same pick,
-in whatever order they joined, except where turns are taken.
-Must not know: what is handed out. Key_shared picks by slot: `sticky_key_selector_state`.
+Rule: a pick depends on its arguments only. Exclusive and failover pick the same consumer in
+whatever order consumers joined; shared picks in rotation.
+Must not know: records. Key_shared picks by key hash: `sticky_key_selector_state`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 
 class Candidate(Protocol):
-    """A consumer, as far as picking one is concerned."""
+    """What a pick needs of a consumer."""
 
     @property
     def number(self) -> int: ...
@@ -26,17 +26,18 @@ Chosen = TypeVar("Chosen", bound=Candidate)
 
 
 def pick_exclusive(candidates: Iterable[Chosen]) -> Chosen | None:
-    """Return the only one."""
+    """Return the only consumer."""
     found = list(candidates)
     assert len(found) <= 1, f"{len(found)} exclusive consumers"
     return found[0] if found else None
 
 
 def pick_failover(candidates: Iterable[Chosen], partition_index: int) -> Chosen | None:
-    """Return who is active.
+    """Return the active consumer.
 
-    Those of the highest priority, in the order of their names; the partitions of a topic go round
-    them, so that each is active for some. Two of one name: who joined first.
+    The consumers of the highest priority are ordered by name, and those of one name in the order in
+    which they joined; the index of the partition picks one of them, so that the partitions of a
+    topic are spread over them.
 
     Source: Pulsar's AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer.
     """
@@ -48,12 +49,12 @@ def pick_failover(candidates: Iterable[Chosen], partition_index: int) -> Chosen 
 
 
 def pick_shared(with_room: Sequence[Chosen], last: int) -> Chosen | None:
-    """Return whose turn it is among those with room, after the one that had the last turn.
+    """Return the consumer after the last one, in rotation among those with room.
 
-    Levels of lower priority have a turn only when nobody above them has room.
+    A consumer of a lower priority is picked only when none of a higher one has room.
 
     Args:
-        with_room: consumers that may get something, in the order of their numbers.
+        with_room: consumers that may get records, in the order of their numbers.
         last: the number of the last pick; -1 when there was none.
     """
     if not with_room:

@@ -1,15 +1,15 @@
-"""Consumer state: what one consumer may still get.
+"""Consumer state: how many records one consumer may still get.
 
-Rule: permits count records, and what arrives while the consumer is blocked counts later. The last
-piece that is handed out may go beyond permits and limit; nothing begins without.
-Must not know: which records it has, other consumers.
+Rule: permits count records; permits that arrive while the consumer is blocked count later. A
+delivery needs room for one record, and may go beyond permits and limit with the others.
+Must not know: which records the consumer has, other consumers.
 """
 
 from kledger.subscriptions.errors import InvalidRequest
 from kledger.subscriptions.model import ConsumerOptions
 
 PERMITS_MAX = 1 << 40
-"""What is asked for beyond it does not count."""
+"""The most permits that a consumer has; more are cut off."""
 
 UNLIMITED = 1 << 62
 
@@ -18,15 +18,15 @@ class ConsumerState:
     """One consumer of one dispatcher.
 
     Attributes:
-        number: of this consumer alone, growing.
-        permits: records that it may still get; below 0 when the last piece was larger.
-        unacked: what it has.
+        number: unique in the dispatcher, ascending.
+        permits: records that it may still get; negative after a delivery that was larger.
+        unacked: the limit of what it has not acknowledged.
     """
 
     __slots__ = ("name", "number", "options", "permits", "priority_level", "unacked")
 
     def __init__(self, number: int, options: ConsumerOptions, *, is_limited: bool) -> None:
-        """Args: is_limited: whether what it has is limited."""
+        """Args: is_limited: whether `options.unacked_max` holds."""
         if options.unacked_max < 0:
             raise InvalidRequest(f"unacked_max is {options.unacked_max}, expected at least 0")
         self.number = number
@@ -38,27 +38,30 @@ class ConsumerState:
 
     @property
     def room(self) -> int:
-        """How many records it may get now; not positive: nothing."""
+        """How many records it may get now; none when it is not positive."""
         return min(self.permits, self.unacked.left)
 
     def add_permits(self, count: int) -> None:
-        """Let it get that many more. Raises InvalidRequest."""
+        """Add permits. Raises InvalidRequest."""
         if count <= 0:
             raise InvalidRequest(f"{count} permits, expected at least 1")
         self.permits = min(self.permits + count, PERMITS_MAX)
 
     def count_delivered(self, count: int) -> None:
-        """Count records that it gets."""
+        """Count delivered records."""
         self.permits -= count
         self.unacked.add(count)
 
 
 class UnackedLimit:
-    """Counts records against one limit.
+    """A limit of unacknowledged records, of one consumer or of a subscription.
+
+    It blocks at the limit and unblocks only at about half of it, so that a consumer at its limit
+    gets many records at once instead of one for each that it acknowledges.
 
     Attributes:
-        count: records that are not acknowledged.
-        is_blocked: whether nothing more may be handed out.
+        count: how many records are unacknowledged.
+        is_blocked: whether no more may be delivered.
     """
 
     __slots__ = ("_limit", "_resume_at", "count", "is_blocked")
@@ -67,8 +70,8 @@ class UnackedLimit:
         """Make one.
 
         Args:
-            limit: reached, it blocks; 0: it never does.
-            resume_at: so many records, or fewer, and it lets go.
+            limit: it blocks when this is reached; 0: it never does.
+            resume_at: it unblocks at this count.
         """
         self._limit = limit
         self._resume_at = resume_at
@@ -77,36 +80,36 @@ class UnackedLimit:
 
     @classmethod
     def of_consumer(cls, limit: int) -> "UnackedLimit":
-        """Return the limit of one consumer: it lets go at half."""
+        """Return the limit of one consumer: it unblocks at half."""
         return cls(limit, resume_at=limit // 2)
 
     @classmethod
     def of_subscription(cls, limit: int) -> "UnackedLimit":
-        """Return the limit of all consumers together: it lets go below half."""
+        """Return the limit of all consumers together: it unblocks below half."""
         return cls(limit, resume_at=(limit - 1) // 2)
 
     @property
     def left(self) -> int:
-        """How many records more it takes before it blocks; 0 while it does."""
+        """How many more records may be delivered before it blocks; 0 while it is blocked."""
         if self.is_blocked:
             return 0
         return self._limit - self.count if self._limit else UNLIMITED
 
     def add(self, count: int) -> None:
-        """Records were handed out; the last ones may go beyond the limit."""
+        """Count delivered records, which may go beyond the limit."""
         self.count += count
         if self._limit and self.count >= self._limit:
             self.is_blocked = True
 
     def remove(self, count: int) -> bool:
-        """Records were acknowledged, or come again; tell whether it lets go because of that."""
+        """Remove records that are acknowledged or taken back; return whether that unblocks."""
         self.count -= count
-        assert self.count >= 0, f"{-self.count} records more came back than were handed out"
+        assert self.count >= 0, f"{-self.count} records more were removed than were delivered"
         if not self.is_blocked or self.count > self._resume_at:
             return False
         self.is_blocked = False
         return True
 
     def clear(self) -> None:
-        """Forget what was handed out."""
+        """Set the count to 0, and unblock."""
         self.remove(self.count)

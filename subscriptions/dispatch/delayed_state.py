@@ -1,8 +1,8 @@
-"""Delayed state: records that wait for their time.
+"""Delayed state: records that are not to be delivered before a time.
 
-Rule: none leaves before its time, and in the order of their times all do. They are found again by
-reading: nothing of this outlives a restart or the last consumer, and nothing is lost with it.
-Must not know: clocks, consumers; what is delayed is with nobody.
+Rule: records become due in the order of their times. The state lives in memory until a restart, or
+until the last consumer leaves; the records are unacknowledged, and are found again by reading.
+Must not know: clocks, consumers.
 """
 
 import heapq
@@ -12,7 +12,7 @@ from kledger.subscriptions.entry_view import RecordsByKeyHash
 
 
 class DelayedState:
-    """Entries of one record each."""
+    """Delayed entries of one record each."""
 
     __slots__ = ("_heap",)
 
@@ -24,15 +24,15 @@ class DelayedState:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the first one is due."""
+        """The time at which the first entry is due; None: there is none."""
         return self._heap[0][0] if self._heap else None
 
     def add(self, due_ms: int, position: Position, key_hashes: RecordsByKeyHash = ()) -> None:
-        """Keep a record until its time; `key_hashes` goes with it."""
+        """Add an entry; `key_hashes` is returned with it when it is due."""
         heapq.heappush(self._heap, (due_ms, position, key_hashes))
 
     def pop_due(self, now_ms: int) -> list[tuple[Position, RecordsByKeyHash]]:
-        """Take out what is due."""
+        """Remove and return the entries that are due, in the order of their times."""
         due = []
         while self._heap and self._heap[0][0] <= now_ms:
             _, position, key_hashes = heapq.heappop(self._heap)
@@ -40,12 +40,12 @@ class DelayedState:
         return due
 
     def forget_before(self, position: Position) -> None:
-        """Nothing before a position is owed any more."""
+        """Remove all before a position: it is acknowledged."""
         kept = [each for each in self._heap if each[1] >= position]
         if len(kept) < len(self._heap):
             self._heap = kept
             heapq.heapify(kept)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all."""
         self._heap.clear()

@@ -1,7 +1,7 @@
-"""Dispatch state: what every type of subscription knows of its consumers, and how it is asked.
+"""Dispatch state: the interface of the states of all subscription types, and what they share.
 
-Rule: a state is told what happened and says what should be read and who gets what of it; it reads
-nothing itself, and all that it says is plain values. What it was not given back, it still knows.
+Rule: a state takes events, and returns plain values: what should be read, and which consumer gets
+which records of it. It reads nothing itself.
 Must not know: cursors, clocks, how anything is delivered. Theory: docs/ARCHITECTURE.md,
 "Dispatchers".
 """
@@ -17,7 +17,7 @@ from kledger.subscriptions.dispatch_options import DispatchOptions
 from kledger.subscriptions.model import ConsumerOptions, Delivery, RecordMask
 
 DeliveriesByConsumer: TypeAlias = dict[int, list[Delivery]]
-"""What each consumer gets, by its number, in order."""
+"""The deliveries of each consumer, by its number, in order."""
 
 AVERAGE_SCALE = 16
 """Averages of records per entry are kept in sixteenths."""
@@ -25,7 +25,7 @@ AVERAGE_SCALE = 16
 
 @dataclass(frozen=True, slots=True)
 class RewindCursor:
-    """The cursor has to go back to what is not acknowledged, after a while; then `rewound`."""
+    """The dispatcher must rewind the cursor after a delay, and then call `rewound`."""
 
     delay_ms: int = 0
 
@@ -35,11 +35,11 @@ class DispatchState(ABC):
 
     Attributes:
         consumers: by number, in the order in which they joined.
-        redelivered: records handed out that had been handed out before.
+        redelivered: how many records were delivered again.
     """
 
     is_limited = True
-    """Whether the limits of unacknowledged records hold for the type."""
+    """Whether the type has limits of unacknowledged records."""
 
     def __init__(self, options: DispatchOptions) -> None:
         self.options = options
@@ -51,122 +51,122 @@ class DispatchState(ABC):
     # Consumers
 
     def add(self, options: ConsumerOptions) -> tuple[int, RewindCursor | None]:
-        """Let a consumer join; return its number. Raises ConsumerBusy and others."""
+        """Add a consumer; return its number. Raises as `Dispatcher.add_consumer`."""
         consumer = ConsumerState(self._joined, options, is_limited=self.is_limited)
         rewind = self._join(consumer)
         self._joined += 1
         return consumer.number, rewind
 
     def remove(self, number: int) -> RewindCursor | None:
-        """Let a consumer go that is here."""
+        """Remove a consumer."""
         return self._leave(self.consumers.pop(number))
 
     @abstractmethod
     def _join(self, consumer: ConsumerState) -> RewindCursor | None:
-        """Put a consumer among the others; raise before anything is changed."""
+        """Add a consumer to `consumers`, or raise before anything is changed."""
 
     @abstractmethod
     def _leave(self, consumer: ConsumerState) -> RewindCursor | None:
-        """Let what a consumer had go elsewhere; it is not among the others any more."""
+        """Take back the records of a consumer that was removed from `consumers`."""
 
     @abstractmethod
     def is_active(self, number: int) -> bool:
-        """Tell whether a consumer gets anything."""
+        """Whether a consumer may get records."""
 
     @abstractmethod
     def redeliver(self, number: int, masks: Sequence[RecordMask] | None) -> RewindCursor | None:
-        """Hand out again what a consumer has: these pieces, or all."""
+        """Redeliver records that a consumer has: these, or all (None)."""
 
-    # What should be read
+    # Reading
 
     @property
     def is_rewind_due(self) -> bool:
-        """Whether nothing is read before the cursor went back."""
+        """Whether the cursor must be rewound before anything is read."""
         return False
 
     @abstractmethod
     def rewound(self) -> None:
-        """The cursor went back: all that is not acknowledged will be read, and nothing else."""
+        """The cursor was rewound: everything that is not acknowledged will be read again."""
 
     @abstractmethod
     def entries_wanted(self) -> int:
-        """Return how many entries should be read on; 0: none."""
+        """Return how many new entries should be read; 0: none."""
 
-    # What was read
+    # Dispatching
 
     @abstractmethod
     def dispatch(
         self, entries: Sequence[Entry], remaining: Mapping[Position, int], now_ms: int
     ) -> tuple[DeliveriesByConsumer, int]:
-        """Say who gets what of entries that were read on.
+        """Dispatch new entries.
 
         Args:
             entries: in order.
-            remaining: which records are owed, of the entries of which not all are.
+            remaining: the unacknowledged records of entries that are acknowledged in part.
             now_ms: the wall time.
 
         Returns:
-            Who gets what, and how many entries are dealt with; the others are to be offered again,
-            before any that come later.
+            The deliveries, and how many entries were taken; the others must be passed again, before
+            any that follow them.
         """
 
-    # What was acknowledged
+    # Acknowledging
 
     @abstractmethod
     def acknowledged(self, masks: Iterable[RecordMask]) -> bool:
-        """Records need not come again, whoever has them.
+        """Forget acknowledged records, whichever consumer has them.
 
         Returns:
-            Whether that may have made room: whether anything was held up by them.
+            Whether records can be dispatched now that could not before.
         """
 
     @abstractmethod
     def acknowledged_upto(self, position: Position, records: int) -> bool:
-        """Nor does anything before a position, nor these records of that entry; as before."""
+        """Forget all before a position and these records of its entry; as `acknowledged`."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget all but consumers and permits: the cursor's positions were set."""
+        """Forget all but consumers and permits: the position of the cursor was set."""
 
     # Numbers
 
     @property
     @abstractmethod
     def unacknowledged(self) -> int:
-        """How many records are handed out and not acknowledged."""
+        """How many records are delivered and not acknowledged."""
 
     @property
     def delayed(self) -> int:
-        """How many records wait for their time."""
+        """How many delayed records are not due yet."""
         return 0
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the first of the delayed records is due."""
+        """The wall time at which the first delayed record is due; None: there is none."""
         return None
 
     def release_due(self, now_ms: int) -> None:
-        """Let the delayed records that are due be handed out."""
+        """Make delayed records that are due available to `dispatch_replayed`."""
         return
 
-    # For the types
+    # For the subclasses
 
     def _entries_for(self, records: int) -> int:
-        """Return how many entries hold about so many records."""
+        """Return how many entries have about that many records."""
         if records <= 0:
             return 0
         entries = records * AVERAGE_SCALE // self._average
         return min(max(entries, 1), self.options.read_entries_max)
 
     def _learn_batch_size(self, entries: int, records: int) -> None:
-        """Learn how many records an entry has."""
+        """Update the average number of records per entry."""
         if entries:
             seen = records * AVERAGE_SCALE // entries
             self._average = max((3 * self._average + seen) // 4, AVERAGE_SCALE)
 
 
 class ReplayingState(DispatchState):
-    """Of the types where single entries come again; others go back with the cursor."""
+    """A state of a type that redelivers single records; the others rewind the cursor."""
 
     @abstractmethod
     def positions_to_replay(self) -> list[Position]:
@@ -176,10 +176,10 @@ class ReplayingState(DispatchState):
     def dispatch_replayed(
         self, entries: Sequence[Entry], remaining: Mapping[Position, int], gone: Iterable[Position]
     ) -> DeliveriesByConsumer:
-        """Say who gets what of entries that were read again.
+        """Dispatch entries that were read again.
 
         Args:
-            entries: ascending; what nobody can take now stays wanted.
+            entries: ascending; records for which no consumer has room stay in the queue.
             remaining: as for `dispatch`.
-            gone: entries that need not be handed out any more.
+            gone: entries that are acknowledged or deleted.
         """

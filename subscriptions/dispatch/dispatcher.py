@@ -1,9 +1,9 @@
-"""Dispatcher: reads one cursor and hands out to the consumers of one type. A shell.
+"""Dispatcher: reads one cursor and delivers to the consumers of one subscription type. A shell.
 
-Rule: the state of the type decides who gets what; what was read under one revision of the cursor is
-never handed out under another: that is checked when a read is complete and again right before
-`deliver`. What shall come again is read before what is new, and was seen through the screen when
-it was new.
+Rule: the state of the type decides which consumer gets which records. Entries that were read under
+one revision of the cursor are never delivered under another: that is checked when a read is
+complete and again right before `deliver`. New entries pass through `DispatchBuffer`, which asks the
+visibility filter; entries to redeliver are read first, and were visible when they were new.
 Must not know: how acknowledgements become durable, connections, topics.
 Theory: docs/ARCHITECTURE.md, "Dispatchers".
 """
@@ -82,9 +82,9 @@ def state_for(subscription_type: SubscriptionType, options: DispatchOptions) -> 
 
 
 class Dispatcher:
-    """One per subscription for as long as its type stays; without consumers it is at rest.
+    """One per subscription and type; without consumers it reads nothing.
 
-    Keeping it while nobody is connected keeps how often records were handed out.
+    It is kept while no consumer is connected, because it knows the redelivery counts.
     """
 
     def __init__(
@@ -102,9 +102,16 @@ class Dispatcher:
     ) -> None:
         """Prepare; nothing is read yet.
 
-        Nobody else may read the cursor sequentially while there are consumers. The screen tells
-        which of its entries may be handed out. Long calls do what would hold up the loop; without
-        them it is held up. A fault here closes `unit`.
+        Args:
+            cursor: read sequentially by the dispatcher alone while there are consumers.
+            subscription_type: how records are dispatched.
+            options: limits and delays.
+            clock: for delayed records and retries.
+            timers: for delayed records and failover.
+            supervisor: of the tasks that read.
+            visibility_filter: decides which entries may be delivered.
+            unit: closed by a fault here.
+            compute_pool: scans large entries; without it they are scanned on the event loop.
         """
         self._cursor = cursor
         self._revision = cursor.revision
@@ -114,7 +121,7 @@ class Dispatcher:
         self._timers = timers
         self._supervisor = supervisor
         self._unit = unit
-        self._long_calls = compute_pool
+        self._compute_pool = compute_pool
         self._log = RateLimitedLog(logger, WARNINGS_PER_SECOND, clock)
         self._delivers: dict[int, Deliver] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -128,16 +135,16 @@ class Dispatcher:
         self._delays_checked_ms = clock.monotonic_ms() - options.delayed_tick_ms
         self._is_closed = False
 
-    # Looking
+    # Numbers
 
     @property
     def consumer_names(self) -> tuple[str, ...]:
-        """Who is here, in the order in which they joined."""
+        """The consumers, in the order in which they joined."""
         return tuple(each.name for each in self._state.consumers.values())
 
     @property
     def unacknowledged(self) -> int:
-        """How many records are handed out and not acknowledged.
+        """How many records are delivered and not acknowledged.
 
         Exclusive and failover count no further than `UNACKED_COUNTED_MAX` entries.
         """
@@ -145,36 +152,36 @@ class Dispatcher:
 
     @property
     def delayed(self) -> int:
-        """How many records wait for their time."""
+        """How many delayed records are not due yet."""
         return self._state.delayed
 
     @property
     def redelivered(self) -> int:
-        """How many records were handed out that had been handed out before."""
+        """How many records were delivered again."""
         return self._state.redelivered
 
     @property
     def is_closed(self) -> bool:
-        """Whether it hands out nothing any more: it was closed, or its cursor was."""
+        """Whether it or its cursor was closed: nothing is delivered any more."""
         return self._is_closed or self._cursor.is_closed
 
     def is_active(self, consumer: int) -> bool:
-        """Tell whether a consumer gets anything: of failover the chosen one, else everybody."""
+        """Whether a consumer may get records: of failover only the active one, else every one."""
         return self._state.is_active(consumer)
 
     # Consumers
 
     def add_consumer(self, options: ConsumerOptions, deliver: Deliver) -> int:
-        """Let a consumer join; return its number, which is never given again.
+        """Add a consumer; return its number, which is never used again.
 
-        The first one after none begins with everything that is not acknowledged: the cursor is
-        rewound in a revision of its own. `deliver` is called from tasks of the dispatcher only,
-        never from within another call.
+        The first consumer begins with everything that is not acknowledged: the cursor is rewound in
+        a revision of its own. `deliver` is called from tasks of the dispatcher only, never from
+        within another call.
 
         Raises:
             ConsumerBusy: exclusive has one already; or some have key ranges and others have none.
             ConsumerAssign: its key ranges overlap those of another one.
-            InvalidRequest: its key ranges or limits cannot be.
+            InvalidRequest: its key ranges or limits are invalid.
             SubscriptionFenced: a revision of the cursor runs.
             SubscriptionClosed: the dispatcher is closed.
         """
@@ -193,10 +200,10 @@ class Dispatcher:
         return number
 
     def remove_consumer(self, consumer: int) -> None:
-        """Let a consumer go; one that is not here is passed over.
+        """Remove a consumer; without effect when it is unknown.
 
-        What it has not acknowledged is handed out again: to others at once (shared, key_shared), or
-        to the next active one from the cursor. When nobody is left, reading stops.
+        What it has not acknowledged is redelivered: to others at once (shared, key_shared), or to
+        the next active consumer from the cursor. Without consumers, reading stops.
         """
         if self._delivers.pop(consumer, None) is None:
             return
@@ -208,7 +215,7 @@ class Dispatcher:
         self._changed.notify()
 
     def add_permits(self, consumer: int, count: int) -> None:
-        """Let a consumer get that many more records; of one that has left, nothing.
+        """Let a consumer get `count` more records; without effect when it is unknown.
 
         Raises:
             InvalidRequest: the count is not positive.
@@ -221,10 +228,10 @@ class Dispatcher:
                 self._changed.notify()
 
     def redeliver(self, consumer: int, masks: Sequence[RecordMask] | None) -> None:
-        """Hand out again what a consumer has: these pieces, or all (None).
+        """Redeliver records that a consumer has not acknowledged: these, or all (None).
 
-        Exclusive and failover go back to everything that is not acknowledged, in order; from others
-        than the active consumer that is ignored, as are pieces that the consumer does not have.
+        Exclusive and failover go back to everything that is not acknowledged, in order, and only
+        for the active consumer. Records that the consumer does not have are ignored.
         """
         if consumer in self._delivers:
             self._apply_rewind(self._state.redeliver(consumer, masks))
@@ -233,38 +240,38 @@ class Dispatcher:
     # Following the cursor
 
     def acknowledged(self, masks: Iterable[RecordMask]) -> None:
-        """Tell what the cursor took; whoever had it, and unknown pieces, do not matter."""
+        """Forget records that the cursor has acknowledged, whichever consumer had them."""
         if self._state.acknowledged(masks):
             self._changed.notify()
 
     def acknowledged_upto(self, position: Position, records: int) -> None:
-        """Tell that the cursor took all entries before a position, and these records of it."""
+        """Forget all entries before a position, and these records of it: they are acknowledged."""
         if self._state.acknowledged_upto(position, records):
             self._changed.notify()
 
     def clear(self) -> None:
-        """Forget everything but the consumers and their permits: positions are being set.
+        """Forget everything but the consumers and their permits.
 
-        For whoever revises the cursor, between the start and the end of the revision, in the step
-        that sets the positions. Redelivery counts begin anew.
+        Called while the cursor is revised, in the step that sets its positions. Redelivery counts
+        restart at 0.
         """
         self._buffer.clear()
         self._state.clear()
 
     def resume(self) -> None:
-        """Go on after a revision has ended; whoever started one must say so."""
+        """Continue after a revision has ended; the caller that started one must call it."""
         if self._state.is_rewind_due and not self._is_failover_pending:
             self._rewind_cursor()
         self._changed.notify()
 
     async def close(self) -> None:
-        """Stop reading, let all consumers go. May be repeated; the cursor stays open."""
+        """Stop reading and remove all consumers. May be repeated; the cursor stays open."""
         tasks = self.stop()
         if tasks:
             await asyncio.wait(tasks)
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """Do the same without waiting for what was being read; return the tasks to wait for."""
+        """Do the same without waiting for running reads; return the tasks to wait for."""
         self._is_closed = True
         self._delivers.clear()
         self._buffer.clear()
@@ -298,9 +305,9 @@ class Dispatcher:
             )
 
     def _rewind_cursor(self) -> None:
-        """Rewind the cursor, in a revision: whatever was read until now is outdated.
+        """Rewind the cursor in a revision, which makes all that was read outdated.
 
-        While another revision runs the state goes on saying that it is due, and `resume` does it.
+        While another revision runs, the rewind stays due in the state, and `resume` does it.
         """
         if self.is_closed or self._revision.is_running:
             return
@@ -315,10 +322,10 @@ class Dispatcher:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._supervisor.spawn(work, f"dispatch {self._cursor.name}", unit=self._unit)
 
-    # Reading on
+    # Reading new entries
 
     async def _read_on(self) -> None:
-        """Read what is new and hand it out, for as long as there is somebody to read for."""
+        """Read new entries and deliver them, while the consumers want any."""
         retry_ms = RETRY_MIN_MS
         while True:
             version = self._changed.version
@@ -337,21 +344,21 @@ class Dispatcher:
             except LedgerError as error:
                 if self.is_closed:
                     return
-                # Fenced may pass, too: while a deletion of the log is tried that fails.
+                # Fenced may pass, too: while a deletion of the log is tried and fails.
                 retry_ms = await self._back_off(error, retry_ms)
             else:
-                # It goes on over revisions: what it returns was read under the one of this moment.
+                # The read survives revisions: what it returns was read under the current one.
                 number = self._revision.number
                 await self._scan_large_entries(entries)
                 if not self._revision.is_outdated(number):
                     self._buffer.fill(entries, number)
                     self._dispatch_buffered()
                 retry_ms = RETRY_MIN_MS
-                await self._clock.sleep(0)  # entries in memory are read without a pause
+                await self._clock.sleep(0)  # a read from memory does not yield
 
     async def _scan_large_entries(self, entries: Sequence[Entry]) -> None:
-        """Look up keys and times of what is too large to be looked into on the loop."""
-        state, compute_pool = self._state, self._long_calls
+        """Scan keys and times of entries that are too large to be scanned on the event loop."""
+        state, compute_pool = self._state, self._compute_pool
         if not isinstance(state, MultipleConsumersState) or compute_pool is None:
             return
         state.scanned_delivery_times = {}
@@ -360,7 +367,7 @@ class Dispatcher:
             for each in entries
             if (cost := _delivery_time_cost(each.buffer)) and not compute_pool.fits_in_tick(cost)
         ]
-        with suppress(PoolClosed):  # nobody gets anything any more
+        with suppress(PoolClosed):  # the server is closing
             if timed:
                 state.scanned_delivery_times = await compute_pool.run(
                     _delivery_times_of, timed, compute_pool.yield_gil
@@ -382,20 +389,20 @@ class Dispatcher:
         return self._revision.is_running or self._state.is_rewind_due
 
     def _dispatch_buffered(self) -> None:
-        """Hand out what was read on, as far as anybody can take it."""
+        """Deliver the entries that are ready, as far as consumers have room."""
         ready, number = self._buffer.ready, self._buffer.number
         if self._revision.is_outdated(number):
             self._rewind_cursor()
         elif ready:
             out, taken = self._state.dispatch(ready, self._remaining(ready), self._clock.now_ms())
             self._buffer.ready = ready[taken:]
-            if taken:  # else nothing has changed, and it would look again at once
+            if taken:  # else nothing has changed, and `_deliver` would wake this task again at once
                 self._deliver(out, number)
 
-    # Reading again
+    # Reading again what is redelivered
 
     async def _replay(self, state: ReplayingState) -> None:
-        """Read what shall come again and hand it out."""
+        """Read entries again and redeliver them."""
         retry_ms = RETRY_MIN_MS
         while True:
             version = self._changed.version
@@ -418,10 +425,10 @@ class Dispatcher:
             retry_ms = RETRY_MIN_MS
             await self._clock.sleep(0)
 
-    # Handing out
+    # Delivering
 
     def _remaining(self, entries: Sequence[Entry]) -> dict[Position, int]:
-        """Return which records are owed, of the entries of which not all are."""
+        """Return the unacknowledged records of entries that are acknowledged in part."""
         remaining = {}
         for entry in entries:
             indexes = self._cursor.state.batch_indexes(entry.position)
@@ -447,7 +454,7 @@ class Dispatcher:
     # Delayed records
 
     def _schedule_delays(self) -> None:
-        """Look for records that are due when the first one is, but not all the time."""
+        """Set the timer to the first due record, at least one tick after the last round."""
         due_ms = self._state.next_due_ms
         if due_ms is None:
             return
@@ -465,7 +472,7 @@ class Dispatcher:
     def _release_due(self) -> None:
         before = self._state.delayed
         self._state.release_due(self._clock.now_ms())
-        # The two clocks may be a fraction of a millisecond apart; who came too early comes again.
+        # The two clocks may differ by a fraction of a millisecond: too early, it is set again.
         if self._state.delayed < before:
             self._delays_checked_ms = self._clock.monotonic_ms()
         self._schedule_delays()
@@ -473,10 +480,14 @@ class Dispatcher:
 
 
 class DispatchBuffer:
-    """One per dispatcher; what it holds is from one read.
+    """New entries of one read that are not dispatched yet.
+
+    An entry is ready when the visibility filter has settled that it is visible; the first unsettled
+    entry holds up all behind it. Hidden entries are acknowledged here, because no consumer gets
+    them.
 
     Attributes:
-        ready: may be handed out, in order; who hands out takes them off.
+        ready: to be dispatched, in order; the dispatcher removes what it has dispatched.
         number: the revision under which all was read.
     """
 
@@ -498,13 +509,13 @@ class DispatchBuffer:
         changed: Callable[[], None],
         unit: FaultUnit | None = None,
     ) -> None:
-        """Hold nothing yet.
+        """Begin empty.
 
         Args:
             cursor: of the subscription.
             visibility_filter: of its partition.
-            changed: called when `refresh` would find more that is ready.
-            unit: closed by a fault in hearing of it.
+            changed: called when `refresh` would make more entries ready.
+            unit: closed by a fault of the filter's listener.
         """
         self._unit = unit
         self._cursor = cursor
@@ -518,13 +529,13 @@ class DispatchBuffer:
         return bool(self.ready or self._unsettled)
 
     def fill(self, entries: list[Entry], number: int) -> None:
-        """Take in what was read under a revision; there must be nothing else."""
-        assert not self, "something was read on that waits behind what is held"
+        """Take the entries of a read under a revision; the buffer must be empty."""
+        assert not self, "entries were read while others are in the buffer"
         self.number = number
         self._settle(entries)
 
     def refresh(self) -> None:
-        """Leave out what was acknowledged meanwhile, and see what is ready by now."""
+        """Remove what was acknowledged meanwhile, and ask the filter again."""
         self.ready = self._unacknowledged(self.ready)
         if self._unsettled:
             self._settle(self._unacknowledged(self._unsettled))
@@ -560,9 +571,9 @@ class DispatchBuffer:
             self._changed()
 
     def _acknowledge_hidden(self, hidden: AbstractSet[Position]) -> None:
-        """Acknowledge them; it becomes durable with whatever is acknowledged next."""
+        """Acknowledge hidden entries; durable with the next acknowledgement."""
         parts = [EntryPart(position, None) for position in hidden]
-        with suppress(LedgerError):  # whoever reads them again tries again
+        with suppress(LedgerError):  # it is tried again when they are read again
             self._cursor.acknowledge_nowait(parts, revision=self.number)
 
 

@@ -1,8 +1,9 @@
-"""Key shared state: every key has one consumer, and keeps its order.
+"""Key shared state: all records of a key are delivered to one consumer, in order.
 
-Rule: a record goes to the owner of its key's slot, when nobody else has records of that slot and
-nothing of it waits that comes before. Otherwise it waits in the queue, and reading goes on for the
-other slots, so far and no farther. One entry may be split among many.
+Rule: a record is delivered to the owner of its key hash if no other consumer has unacknowledged
+records of that hash and no earlier record of it is queued. Otherwise it is queued, and reading
+continues for other keys up to the look-ahead limits. The records of one entry may be split among
+consumers.
 Must not know: cursors, clocks. Source: PIP-379, draining hashes; Pulsar keeps the order of entries,
 here it is that of records.
 """
@@ -22,9 +23,8 @@ from kledger.subscriptions.entry_view import RecordsByKeyHash, records_by_key_ha
 class KeySharedState(MultipleConsumersState):
     """See `DispatchState`.
 
-    `_key_hashes` are those of every entry of which somebody has something, or something waits.
-    `_ready` are the slots, by owner, of which something waits that nothing but missing room holds
-    up.
+    `_key_hashes` are those of every entry that has pending or queued records. `_ready` are the key
+    hashes, by owner, whose first queued records need nothing but room.
     """
 
     def __init__(self, options: DispatchOptions) -> None:
@@ -34,7 +34,7 @@ class KeySharedState(MultipleConsumersState):
         self._queue = KeyHashQueues()
         self._key_hashes: dict[Position, RecordsByKeyHash] = {}
         self.scanned_key_hashes: Mapping[Position, RecordsByKeyHash] = {}
-        """The slots of entries that were read last, as far as somebody has looked them up."""
+        """The key hashes of large entries of the last read, scanned by the dispatcher."""
         self._ready: dict[int, dict[int, None]] = {}
 
     # Consumers
@@ -53,13 +53,13 @@ class KeySharedState(MultipleConsumersState):
         self._recheck_all()
 
     def _recheck_all(self) -> None:
-        """Slots have changed hands."""
+        """Update `_ready` after owners have changed."""
         self._ready = {}
         for key_hash in self._queue.queues:
             self._recheck(key_hash)
 
     def _recheck(self, key_hash: int) -> None:
-        """Something about a slot has changed that waits or did."""
+        """Update `_ready` after the queue, the holder or the owner of a key hash has changed."""
         owner = self._owner_of(key_hash)
         if owner is None:
             return
@@ -76,7 +76,7 @@ class KeySharedState(MultipleConsumersState):
     def _enqueue(self, position: Position, records: int) -> None:
         for key_hash, mask in self._key_hashes[position]:
             if mask & records:
-                self._wait(key_hash, position, mask & records)
+                self._queue_records(key_hash, position, mask & records)
 
     def _enqueue_due(self, position: Position, key_hashes: RecordsByKeyHash) -> None:
         self._key_hashes[position] = key_hashes
@@ -89,7 +89,7 @@ class KeySharedState(MultipleConsumersState):
         known = self.scanned_key_hashes.get(position)
         return records_by_key_hash(position, data) if known is None else known
 
-    def _wait(self, key_hash: int, position: Position, records: int) -> None:
+    def _queue_records(self, key_hash: int, position: Position, records: int) -> None:
         self._queue.add(key_hash, position, records)
         self._recheck(key_hash)
 
@@ -121,7 +121,7 @@ class KeySharedState(MultipleConsumersState):
         return has_eased
 
     def _forget_key_hashes(self, position: Position) -> None:
-        """Forget the slots of an entry of which nothing is left here."""
+        """Forget the key hashes of an entry without pending and queued records."""
         if position in self._pending:
             return
         for key_hash, _ in self._key_hashes.get(position, ()):
@@ -135,14 +135,14 @@ class KeySharedState(MultipleConsumersState):
         limit = min(
             self.options.look_ahead_consumer_max * len(self.consumers), self.options.look_ahead_max
         )
-        if self._queue.piece_count >= limit:
+        if self._queue.mask_count >= limit:
             return True
         return any(
             key_hashes and self.consumers[each].room > 0 for each, key_hashes in self._ready.items()
         )
 
     def positions_to_replay(self) -> list[Position]:
-        """Return what is first of the slots that are ready, as far as their owners have room."""
+        """Return the first entries of the ready key hashes, as far as their owners have room."""
         chosen: set[Position] = set()
         if self._ready and not self._is_blocked:
             left = self._unacked.left
@@ -156,13 +156,13 @@ class KeySharedState(MultipleConsumersState):
         return sorted(chosen)
 
     def _first_positions_of(self, key_hashes: dict[int, None]) -> Iterator[tuple[Position, int]]:
-        """Yield what waits of some slots, and how many records it is."""
+        """Yield the queued entries of key hashes, and how many records each has queued."""
         for key_hash in key_hashes:
-            line: KeyHashQueue = self._queue.queues[key_hash]
-            for position in line.order:
-                yield position, line.records[position].bit_count()
+            queue: KeyHashQueue = self._queue.queues[key_hash]
+            for position in queue.order:
+                yield position, queue.records[position].bit_count()
 
-    # Handing out
+    # Dispatching
 
     def _offer(self, out: DeliveriesByConsumer, entry: Entry, full: int, records: int) -> None:
         position = entry.position
@@ -172,7 +172,7 @@ class KeySharedState(MultipleConsumersState):
             if mask & records:
                 owner = self._receiver_of(key_hash, given) if key_hash not in self._queue else None
                 if owner is None:
-                    self._wait(key_hash, position, mask & records)
+                    self._queue_records(key_hash, position, mask & records)
                 else:
                     given[owner] = given.get(owner, 0) | mask & records
                     self._holders.take(key_hash, owner, (mask & records).bit_count())
@@ -205,7 +205,10 @@ class KeySharedState(MultipleConsumersState):
         self._forget_key_hashes(position)
 
     def _receiver_of(self, key_hash: int, given: dict[int, int]) -> int | None:
-        """Return who may get a record of a slot now; who gets some of an entry may get more."""
+        """Return the owner of a key hash, if it may get records of this entry now.
+
+        A consumer that gets some records of an entry may get all of them that are its own.
+        """
         owner = self._owner_of(key_hash)
         if owner is None or not self._holders.is_free_for(key_hash, owner):
             return None
@@ -221,7 +224,15 @@ class KeySharedState(MultipleConsumersState):
 
 
 class KeyHashHolders:
-    """Reference counts of slots."""
+    """Which consumer has how many unacknowledged records of each key hash.
+
+    All of them are with one consumer. A key hash whose holder is not its owner is *draining*: the
+    owner gets no record of it until the holder has none left. That keeps the order of every key
+    while consumers join and leave.
+
+    Source: PIP-379, DrainingHashesTracker; there an entry is made when a hash moves, here counts
+    are always kept, so that a move has nothing to look up.
+    """
 
     __slots__ = ("_holders",)
 
@@ -232,29 +243,29 @@ class KeyHashHolders:
         return len(self._holders)
 
     def is_free_for(self, key_hash: int, consumer: int) -> bool:
-        """Tell whether nobody else has records of a slot."""
+        """Whether no other consumer has records of a key hash."""
         held = self._holders.get(key_hash)
         return held is None or held[0] == consumer
 
     def take(self, key_hash: int, consumer: int, count: int) -> None:
-        """A consumer gets records of a slot."""
+        """Count records that are delivered to a consumer."""
         held = self._holders.get(key_hash)
         if held is None:
             self._holders[key_hash] = [consumer, count]
             return
-        assert held[0] == consumer, f"slot {key_hash} is with consumer {held[0]}, not {consumer}"
+        assert held[0] == consumer, f"consumer {held[0]} has key hash {key_hash}, not {consumer}"
         held[1] += count
 
     def release(self, key_hash: int, count: int) -> bool:
-        """Records of a slot are with nobody any more; tell whether nobody has any left."""
+        """Count records that are taken back; return whether these were the last ones."""
         held = self._holders[key_hash]
         held[1] -= count
-        assert held[1] >= 0, f"slot {key_hash} has {held[1]} records"
+        assert held[1] >= 0, f"key hash {key_hash} has {held[1]} records"
         if held[1]:
             return False
         del self._holders[key_hash]
         return True
 
     def clear(self) -> None:
-        """Nobody has anything."""
+        """Forget everything."""
         self._holders.clear()

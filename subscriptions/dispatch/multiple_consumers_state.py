@@ -1,9 +1,9 @@
-"""Sharing state: what shared and key_shared have in common, where many consumers get something.
+"""Multiple consumers state: what shared and key_shared have in common.
 
-Rule: a record is in one place: not read yet, with one consumer, in the queue of what shall be read
-again, or waiting for its time. When the last consumer leaves, all of it is forgotten but how often
-records were handed out; whoever comes next begins with what is not acknowledged.
-Must not know: cursors, clocks, who of the consumers is the right one.
+Rule: an unacknowledged record is in exactly one state: not read yet, pending with one consumer,
+queued to be read again, or delayed. When the last consumer leaves, all is forgotten but the
+redelivery counts; the next one begins with everything that is not acknowledged.
+Must not know: cursors, clocks, how a consumer is picked.
 """
 
 from abc import abstractmethod
@@ -25,7 +25,7 @@ from kledger.subscriptions.model import ALL, Delivery, RecordMask
 
 
 class MultipleConsumersState(ReplayingState):
-    """Either type; see `DispatchState`."""
+    """The base of both types; see `DispatchState`."""
 
     def __init__(self, options: DispatchOptions) -> None:
         super().__init__(options)
@@ -35,55 +35,55 @@ class MultipleConsumersState(ReplayingState):
         self._unacked = UnackedLimit.of_subscription(options.unacked_subscription_max)
         self._has_unblocked = False
         self.scanned_delivery_times: Mapping[Position, int | None] = {}
-        """`deliver_at_ms` of entries that were read last, as far as somebody has looked them up."""
+        """`deliver_at_ms` of large entries of the last read, scanned by the dispatcher."""
 
-    # For the types
+    # What the types add
 
     @abstractmethod
     def _check_admission(self, consumer: ConsumerState) -> None:
-        """A consumer is about to join; raise when it cannot."""
+        """Raise when a consumer cannot join."""
 
     @abstractmethod
     def _on_consumer_removed(self, consumer: ConsumerState) -> None:
-        """A consumer has left, and has nothing any more."""
+        """Called when a consumer has left, and its records are queued."""
 
     @abstractmethod
     def _enqueue(self, position: Position, records: int) -> None:
-        """Records that were with a consumer shall be read again."""
+        """Queue records that a consumer had."""
 
     @abstractmethod
     def _enqueue_due(self, position: Position, key_hashes: RecordsByKeyHash) -> None:
-        """The only record of an entry had to wait for its time, and that has come."""
+        """Queue the only record of a delayed entry, which is due."""
 
     @abstractmethod
     def _dequeue(self, position: Position, records: int) -> None:
-        """Records need not be read again; those that are not in the queue are passed over."""
+        """Remove records from the queue; those that are not in it are ignored."""
 
     @abstractmethod
     def _dequeue_before(self, position: Position) -> None:
-        """Nothing before a position needs to be read again."""
+        """Remove everything before a position from the queue."""
 
     @abstractmethod
     def _dequeue_all(self) -> None:
-        """Nothing needs to be read again, and nobody has anything."""
+        """Empty the queue; no consumer has records any more."""
 
     @abstractmethod
     def _key_hashes_for_delay(self, position: Position, data: Buffer) -> RecordsByKeyHash:
-        """Return what of a delayed entry must be known when its time has come."""
+        """Return what `_enqueue_due` needs of a delayed entry."""
 
     @abstractmethod
     def _released(self, position: Position, records: int) -> bool:
-        """Nobody has these records any more; tell whether anything waited for that."""
+        """Note that no consumer has these records any more; return whether others waited for it."""
 
     @abstractmethod
     def _offer(self, out: DeliveriesByConsumer, entry: Entry, full: int, records: int) -> None:
-        """Give records of an entry to whom they are for, and let the rest be read again."""
+        """Deliver records of a new entry, and queue those for which there is no room."""
 
     @abstractmethod
     def _offer_again(
         self, out: DeliveriesByConsumer, entry: Entry, full: int, records: int
     ) -> None:
-        """Give what waits of an entry, as far as it is owed; what is not goes."""
+        """Deliver the queued records of an entry; those not in `records` leave the queue."""
 
     # Consumers
 
@@ -100,11 +100,11 @@ class MultipleConsumersState(ReplayingState):
         return None
 
     def is_active(self, number: int) -> bool:
-        """Everybody is who is here."""
+        """Every consumer is."""
         return number in self.consumers
 
     def redeliver(self, number: int, masks: Sequence[RecordMask] | None) -> RewindCursor | None:
-        """Let pieces be read again, as far as the consumer has them."""
+        """Queue records that the consumer has, all or those of the masks."""
         self._give_back(number, self._pending.masks_of(number) if masks is None else masks)
         return None
 
@@ -127,12 +127,12 @@ class MultipleConsumersState(ReplayingState):
     # Reading
 
     def rewound(self) -> None:
-        """Nobody was here: there is nothing but how often records were handed out."""
-        assert not self._pending, "somebody has records that will be read again"
+        """Begin again with the first consumer."""
+        assert not self._pending, "consumers have records that will be read again"
         self._forget()
 
     def entries_wanted(self) -> int:
-        """Return how many entries there is room for, when nothing else comes first."""
+        """Return for how many entries there is room, unless the queue or delays come first."""
         if len(self._delays) >= self.options.delayed_max or self._must_wait():
             return 0
         room = sum(max(each.room, 0) for each in self.consumers.values())
@@ -140,27 +140,27 @@ class MultipleConsumersState(ReplayingState):
 
     @abstractmethod
     def _must_wait(self) -> bool:
-        """Tell whether reading on has to wait for what is read again."""
+        """Whether queued entries must be read before new ones."""
 
     @property
     def _is_blocked(self) -> bool:
-        """Whether nobody gets anything, because all together have too much."""
+        """Whether the consumers together have reached the limit."""
         return self._unacked.is_blocked
 
     def _with_room(self) -> list[ConsumerState]:
-        """Return who may get something."""
+        """Return the consumers that may get records."""
         if self._is_blocked:
             return []
         return [each for each in self.consumers.values() if each.room > 0]
 
-    # Handing out
+    # Dispatching
 
     def dispatch(
         self, entries: Sequence[Entry], remaining: Mapping[Position, int], now_ms: int
     ) -> tuple[DeliveriesByConsumer, int]:
-        """Give entries to consumers; what nobody can take now will be read again."""
+        """Dispatch new entries; records for which there is no room are queued."""
         out: DeliveriesByConsumer = {}
-        if not self.consumers:  # who comes next begins with what is not acknowledged
+        if not self.consumers:  # the next one begins with all that is not acknowledged
             return out, len(entries)
         total = 0
         for entry in entries:
@@ -184,7 +184,7 @@ class MultipleConsumersState(ReplayingState):
     def dispatch_replayed(
         self, entries: Sequence[Entry], remaining: Mapping[Position, int], gone: Iterable[Position]
     ) -> DeliveriesByConsumer:
-        """Give entries to consumers; what nobody can take now stays in the queue."""
+        """Dispatch queued entries; records for which there is no room stay in the queue."""
         out: DeliveriesByConsumer = {}
         for position in gone:
             self._dequeue(position, ALL)
@@ -203,7 +203,7 @@ class MultipleConsumersState(ReplayingState):
         full: int,
         records: int,
     ) -> None:
-        """Let a consumer have records."""
+        """Deliver records to a consumer."""
         position, data = entry
         count = records.bit_count()
         consumer.count_delivered(count)
@@ -223,7 +223,7 @@ class MultipleConsumersState(ReplayingState):
     # Acknowledging
 
     def acknowledged(self, masks: Iterable[RecordMask]) -> bool:
-        """Take records out, wherever they are."""
+        """Forget records, pending or queued."""
         self._has_unblocked = False
         had_to_wait = self._must_wait()
         for position, records in masks:
@@ -235,7 +235,7 @@ class MultipleConsumersState(ReplayingState):
         return self._has_unblocked or (had_to_wait and not self._must_wait())
 
     def acknowledged_upto(self, position: Position, records: int) -> bool:
-        """Take out all before a position; nobody does it while consumers share, but revisions."""
+        """Forget all before a position; consumers cannot do that here, but revisions do."""
         before = self._pending.positions_before(position)
         eased = self.acknowledged(
             [*(RecordMask(each) for each in before), RecordMask(position, records)]
@@ -258,24 +258,24 @@ class MultipleConsumersState(ReplayingState):
         self._delays.clear()
         self._dequeue_all()
 
-    # Numbers, time
+    # Numbers, delays
 
     @property
     def unacknowledged(self) -> int:
-        """How many records consumers have."""
+        """How many records are delivered and not acknowledged."""
         return self._unacked.count
 
     @property
     def delayed(self) -> int:
-        """How many records wait for their time."""
+        """How many delayed records are not due yet."""
         return len(self._delays)
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the first delayed record is due."""
+        """The wall time at which the first delayed record is due."""
         return self._delays.next_due_ms
 
     def release_due(self, now_ms: int) -> None:
-        """Let what is due be read again."""
+        """Queue the delayed records that are due."""
         for position, key_hashes in self._delays.pop_due(now_ms):
             self._enqueue_due(position, key_hashes)

@@ -1,7 +1,7 @@
-"""Pending state: which consumer has which records that are not acknowledged.
+"""Pending acknowledgements: which consumer has which unacknowledged records.
 
-Rule: a record is with one consumer at most. Whatever takes records out says how many of whom.
-Must not know: why they leave, limits, the order in which they are handed out.
+Rule: at most one consumer has a record. Every removal returns which consumer had which records.
+Must not know: why records are removed, limits, the order of deliveries.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class PendingRecords(NamedTuple):
 
 
 class PendingAcks:
-    """What is handed out, by position."""
+    """The delivered and unacknowledged records, by position."""
 
     __slots__ = ("_held",)
 
@@ -38,14 +38,14 @@ class PendingAcks:
                 yield position, held
 
     def add(self, position: Position, consumer: int, records: int) -> None:
-        """A consumer gets records that nobody has."""
+        """Add records that no consumer has."""
         present = self._held.get(position)
         if present is None:
             self._held[position] = (PendingRecords(consumer, records),)
             return
         merged = []
         for held in present:
-            assert not held.records & records, f"records of {position} are with {held.consumer}"
+            assert not held.records & records, f"consumer {held.consumer} has records of {position}"
             if held.consumer == consumer:
                 records |= held.records
             else:
@@ -53,7 +53,7 @@ class PendingAcks:
         self._held[position] = (*merged, PendingRecords(consumer, records))
 
     def remove(self, position: Position, records: int) -> tuple[PendingRecords, ...]:
-        """Take records out, whoever has them; return what each had of them."""
+        """Remove records of any consumer; return what each had of them."""
         present = self._held.get(position)
         if present is None:
             return ()
@@ -67,7 +67,7 @@ class PendingAcks:
         return taken
 
     def remove_of(self, consumer: int, position: Position, records: int) -> int:
-        """Take records out that a consumer has; return which they were."""
+        """Remove records of one consumer; return the mask of those that it had."""
         taken = 0
         left = []
         for held in self._held.get(position, ()):
@@ -83,16 +83,16 @@ class PendingAcks:
         return taken
 
     def masks_of(self, consumer: int) -> list[RecordMask]:
-        """Return what a consumer has, in order."""
+        """Return the records of a consumer, in order."""
         found = [RecordMask(at, held.records) for at, held in self if held.consumer == consumer]
         return sorted(found)
 
     def positions_before(self, position: Position) -> list[Position]:
-        """Return the entries before a position of which somebody has something."""
+        """Return the entries before a position of which consumers have records."""
         return [each for each in self._held if each < position]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all."""
         self._held.clear()
 
     def _keep(self, position: Position, left: tuple[PendingRecords, ...]) -> None:

@@ -1,8 +1,8 @@
-"""Redelivery state: how often records were handed out before.
+"""Redelivery counts: how often records were delivered before.
 
-Rule: a record counts one more each time it is handed out again, whoever had it. Two forms:
-`RedeliveryCounts` for records that come again one by one, and `RewindCounts` for a cursor that goes
-back as a whole, where everything behind which it had been counts one more.
+Rule: the count of a record grows by one with every redelivery, whichever consumer had it. Two
+forms: `RedeliveryCounts` for single records, and `RewindCounts` for a cursor that is rewound, where
+everything up to the position that it had reached is redelivered.
 Must not know: consumers.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from kledger.ledger import Position
 
 MARKS_MAX = 1_000
-"""So often a record is counted at most when the cursor goes back as a whole."""
+"""The highest count of a record when the cursor is rewound."""
 
 
 class RedeliveryCounts:
-    """Counts per record; nothing is kept of records that were handed out once."""
+    """Counts per record; a record that was delivered once takes no memory."""
 
     __slots__ = ("_counts",)
 
@@ -27,7 +27,7 @@ class RedeliveryCounts:
         return len(self._counts)
 
     def add(self, position: Position, records: int) -> None:
-        """These records will be handed out once more."""
+        """Add one to the count of records that will be redelivered."""
         before = self._counts.get(position)
         if before is None:
             self._counts[position] = {1: records}
@@ -45,7 +45,7 @@ class RedeliveryCounts:
         self._counts[position] = after
 
     def split(self, position: Position, records: int) -> Iterator[tuple[int, int]]:
-        """Yield the records of an entry in their order, as (count, mask) of equal counts."""
+        """Yield records of an entry in order, as (count, mask) of neighbours with equal counts."""
         known = self._counts.get(position)
         if known is None:
             yield 0, records
@@ -57,7 +57,7 @@ class RedeliveryCounts:
         yield from _split_by_count(known, records)
 
     def forget(self, position: Position, records: int) -> None:
-        """These records will not be handed out any more."""
+        """Forget records that are acknowledged."""
         known = self._counts.get(position)
         if known is None:
             return
@@ -68,17 +68,17 @@ class RedeliveryCounts:
             del self._counts[position]
 
     def forget_before(self, position: Position) -> None:
-        """Nothing before a position will be handed out any more."""
+        """Forget everything before a position: it is acknowledged."""
         for each in [each for each in self._counts if each < position]:
             del self._counts[each]
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Forget everything."""
         self._counts.clear()
 
 
 def _split_by_count(known: dict[int, int], records: int) -> Iterator[tuple[int, int]]:
-    """Yield neighbours of one count together."""
+    """Yield neighbours with equal counts together."""
     run = run_count = 0
     left = records
     while left:
@@ -95,7 +95,7 @@ def _split_by_count(known: dict[int, int], records: int) -> Iterator[tuple[int, 
 
 
 class RewindCounts:
-    """How far a cursor had come each time it went back."""
+    """The positions that a cursor had reached each time it was rewound."""
 
     __slots__ = ("_marks", "_reached")
 
@@ -104,25 +104,25 @@ class RewindCounts:
         self._reached: Position | None = None
 
     def reach(self, position: Position) -> None:
-        """Everything up to a position was handed out, as far as it was owed."""
+        """Note that everything up to a position was delivered."""
         self._reached = position
 
     def rewind(self) -> None:
-        """What was reached will be handed out once more."""
+        """Add one to the count of everything that was reached."""
         if self._reached is not None:
             insort(self._marks, self._reached)
             del self._marks[:-MARKS_MAX]
             self._reached = None
 
     def count_of(self, position: Position) -> int:
-        """Return how often an entry was handed out before."""
+        """Return how often an entry was delivered before."""
         return len(self._marks) - bisect_left(self._marks, position)
 
     def forget_before(self, position: Position) -> None:
-        """Nothing before a position will be handed out any more."""
+        """Forget everything before a position: it is acknowledged."""
         del self._marks[: bisect_left(self._marks, position)]
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Forget everything."""
         self._marks.clear()
         self._reached = None

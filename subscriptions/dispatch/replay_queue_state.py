@@ -1,8 +1,9 @@
-"""Replay queue state: records that will be handed out again, lowest position first.
+"""Replay queues: records that will be read again and delivered, lowest position first.
 
-Rule: looking takes nothing out: a piece stays until it was handed out or acknowledged, so that a
-read that fails or comes too late loses nothing.
-Must not know: consumers, keys.
+Rule: records stay in the queue until they are delivered or acknowledged, so that a read that fails
+or is outdated loses nothing. `ReplayQueue` is that of shared subscriptions; `KeyHashQueues` that of
+key_shared ones, where records of one key hash keep their order.
+Must not know: consumers.
 """
 
 from bisect import bisect_left, insort
@@ -10,11 +11,11 @@ from bisect import bisect_left, insort
 from kledger.ledger import Position
 
 INSERTED_SINGLY_MAX = 32
-"""So many new positions are put in their places one by one; more are sorted in."""
+"""Up to so many new positions are inserted one by one; with more, all are sorted."""
 
 
 class ReplayQueue:
-    """Pieces by position. `_order` may have positions that are out, or twice: passed over."""
+    """Record masks by position; `_order` may have positions twice or that were removed."""
 
     __slots__ = ("_order", "_records", "_unsorted")
 
@@ -30,18 +31,18 @@ class ReplayQueue:
         return position in self._records
 
     def records_of(self, position: Position) -> int:
-        """Return which records of an entry are here."""
+        """Return which records of an entry are in the queue."""
         return self._records.get(position, 0)
 
     def add(self, position: Position, records: int) -> None:
-        """Put records in."""
+        """Add records."""
         present = self._records.get(position, 0)
         self._records[position] = present | records
         if not present:
             self._unsorted.append(position)
 
     def remove(self, position: Position, records: int) -> None:
-        """Take records out; those that are not here are passed over."""
+        """Remove records; those that are not in the queue are ignored."""
         left = self._records.get(position, 0) & ~records
         if left:
             self._records[position] = left
@@ -49,12 +50,12 @@ class ReplayQueue:
             self._records.pop(position, None)
 
     def remove_before(self, position: Position) -> None:
-        """Take out everything before a position."""
+        """Remove everything before a position."""
         for each in [each for each in self._records if each < position]:
             del self._records[each]
 
     def first(self, count: int, records_max: int) -> list[Position]:
-        """Return the lowest positions: at most `count`, and no more when the records suffice."""
+        """Return the lowest positions: up to `count`, or up to `records_max` records."""
         self._sort()
         found: list[Position] = []
         seen = 0
@@ -72,7 +73,7 @@ class ReplayQueue:
         return found
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove everything."""
         self._records.clear()
         self._order.clear()
         self._unsorted.clear()
@@ -88,7 +89,7 @@ class ReplayQueue:
 
 
 class KeyHashQueue:
-    """What waits of one slot, lowest position first."""
+    """The queued records of one key hash, lowest position first."""
 
     __slots__ = ("order", "records")
 
@@ -97,7 +98,7 @@ class KeyHashQueue:
         self.records: dict[Position, int] = {}
 
     def add(self, position: Position, records: int) -> bool:
-        """Put records in; tell whether nothing of that entry was here."""
+        """Add records; return whether no record of that entry was in the queue."""
         present = self.records.get(position, 0)
         self.records[position] = present | records
         if not present:
@@ -105,7 +106,7 @@ class KeyHashQueue:
         return not present
 
     def remove(self, position: Position, records: int) -> bool:
-        """Take records out; tell whether nothing of that entry is left that was here."""
+        """Remove records; return whether these were the last ones of that entry."""
         present = self.records.get(position, 0)
         if not present:
             return False
@@ -118,47 +119,47 @@ class KeyHashQueue:
 
 
 class KeyHashQueues:
-    """Pieces by slot and position: of each slot only the first may be handed out.
+    """Record masks by key hash and position: of each key hash only the first may be delivered.
 
     Attributes:
-        piece_count: how many pairs of slot and entry wait.
+        mask_count: how many pairs of key hash and entry are queued.
     """
 
-    __slots__ = ("piece_count", "queues")
+    __slots__ = ("mask_count", "queues")
 
     def __init__(self) -> None:
         self.queues: dict[int, KeyHashQueue] = {}
-        self.piece_count = 0
+        self.mask_count = 0
 
     def __contains__(self, key_hash: int) -> bool:
         return key_hash in self.queues
 
     def add(self, key_hash: int, position: Position, records: int) -> None:
-        """Put records in."""
-        line = self.queues.get(key_hash)
-        if line is None:
-            line = self.queues[key_hash] = KeyHashQueue()
-        self.piece_count += line.add(position, records)
+        """Add records."""
+        queue = self.queues.get(key_hash)
+        if queue is None:
+            queue = self.queues[key_hash] = KeyHashQueue()
+        self.mask_count += queue.add(position, records)
 
     def remove(self, key_hash: int, position: Position, records: int) -> None:
-        """Take records out; those that are not here are passed over."""
-        line = self.queues.get(key_hash)
-        if line is not None:
-            self.piece_count -= line.remove(position, records)
-            if not line.order:
+        """Remove records; those that are not in the queue are ignored."""
+        queue = self.queues.get(key_hash)
+        if queue is not None:
+            self.mask_count -= queue.remove(position, records)
+            if not queue.order:
                 del self.queues[key_hash]
 
     def records_of(self, key_hash: int, position: Position) -> int:
-        """Return which records of an entry wait."""
-        line = self.queues.get(key_hash)
-        return line.records.get(position, 0) if line is not None else 0
+        """Return which records of an entry are queued for a key hash."""
+        queue = self.queues.get(key_hash)
+        return queue.records.get(position, 0) if queue is not None else 0
 
     def is_first(self, key_hash: int, position: Position) -> bool:
-        """Tell whether nothing of the slot waits before a position."""
-        line = self.queues.get(key_hash)
-        return line is None or line.order[0] >= position
+        """Whether no record of a key hash is queued before a position."""
+        queue = self.queues.get(key_hash)
+        return queue is None or queue.order[0] >= position
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove everything."""
         self.queues.clear()
-        self.piece_count = 0
+        self.mask_count = 0

@@ -1,7 +1,7 @@
-"""Shared state: consumers take turns, in no particular order.
+"""Shared state: entries are delivered to consumers in rotation, without any order.
 
-Rule: what shall come again comes before what is new; a turn goes to who has room, of the highest
-priority that has any.
+Rule: queued entries come before new ones. The next consumer is one with room, of the highest
+priority that has any; it gets up to `round_robin_entries_max` entries of a read.
 Must not know: keys, cursors, clocks. Source: Pulsar's PersistentDispatcherMultipleConsumers.
 """
 
@@ -27,10 +27,10 @@ class SharedState(MultipleConsumersState):
         self._current_entries_left = 0
 
     def _check_admission(self, consumer: ConsumerState) -> None:
-        """Everybody can join."""
+        """Every consumer can join."""
 
     def _on_consumer_removed(self, consumer: ConsumerState) -> None:
-        """Its turn ends with the next read."""
+        """The rotation skips it from the next read on."""
 
     # The queue
 
@@ -61,7 +61,7 @@ class SharedState(MultipleConsumersState):
         return bool(self._queue)
 
     def positions_to_replay(self) -> list[Position]:
-        """Return the first of the queue, as far as there is room."""
+        """Return the first entries of the queue, as far as there is room."""
         if not self._queue:
             return []
         room = sum(each.room for each in self._with_room())
@@ -69,19 +69,19 @@ class SharedState(MultipleConsumersState):
             return []
         return self._queue.first(self.options.read_entries_max, min(room, self._unacked.left))
 
-    # Handing out
+    # Dispatching
 
     def dispatch(
         self, entries: Sequence[Entry], remaining: Mapping[Position, int], now_ms: int
     ) -> tuple[DeliveriesByConsumer, int]:
-        """Let consumers take turns, beginning with the next one."""
+        """Dispatch to consumers in rotation, beginning with the next one."""
         self._current_entries_left = 0
         return super().dispatch(entries, remaining, now_ms)
 
     def dispatch_replayed(
         self, entries: Sequence[Entry], remaining: Mapping[Position, int], gone: Iterable[Position]
     ) -> DeliveriesByConsumer:
-        """Let consumers take turns, beginning with the next one."""
+        """Dispatch to consumers in rotation, beginning with the next one."""
         self._current_entries_left = 0
         return super().dispatch_replayed(entries, remaining, gone)
 
@@ -102,17 +102,17 @@ class SharedState(MultipleConsumersState):
             self._give(out, consumer, entry, full=full, records=waiting & records)
 
     def _next(self) -> ConsumerState | None:
-        """Return whose turn it is; a turn goes on for some entries, while there is room."""
-        turn = self._current_consumer
+        """Return the consumer of the next entry; one with room gets several in a row."""
+        current = self._current_consumer
         if (
-            turn is not None
+            current is not None
             and self._current_entries_left > 0
-            and turn.room > 0
+            and current.room > 0
             and not self._is_blocked
         ):
             self._current_entries_left -= 1
-            return turn
-        chosen = pick_shared(self._with_room(), turn.number if turn is not None else -1)
+            return current
+        chosen = pick_shared(self._with_room(), current.number if current is not None else -1)
         if chosen is not None:
             self._current_consumer = chosen
             self._current_entries_left = self.options.round_robin_entries_max - 1

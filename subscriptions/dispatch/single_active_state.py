@@ -1,7 +1,7 @@
-"""Single active state: exclusive and failover, where one consumer gets everything, in order.
+"""Single active state: exclusive and failover, where one consumer gets all records, in order.
 
-Rule: only the active consumer gets anything, and only after the cursor went back behind what the
-one before it had: everything that is not acknowledged comes again, in order.
+Rule: only the active consumer gets records. A new active consumer begins after the cursor was
+rewound: everything that is not acknowledged is redelivered, in order.
 Must not know: cursors, clocks. Source: Pulsar's PersistentDispatcherSingleActiveConsumer.
 """
 
@@ -23,11 +23,11 @@ from kledger.subscriptions.errors import ConsumerBusy
 from kledger.subscriptions.model import ALL, Delivery, RecordMask
 
 UNACKED_COUNTED_MAX = 100_000
-"""So many entries are counted as handed out; nothing but that number depends on them."""
+"""At most so many entries count as unacknowledged; only the statistics depend on it."""
 
 
 class SingleActiveState(DispatchState):
-    """Either type; see `DispatchState`."""
+    """The state of both types; see `DispatchState`."""
 
     is_limited = False
 
@@ -38,12 +38,12 @@ class SingleActiveState(DispatchState):
         self._is_rewind_due = False
         self._marks = RewindCounts()
         self._pending: OrderedDict[Position, int] = OrderedDict()
-        self._holder: int | None = None  # of what is pending
+        self._holder: int | None = None  # the consumer that has what is pending
         self._unacknowledged = 0
 
     def _join(self, consumer: ConsumerState) -> RewindCursor | None:
         if self._is_exclusive and self.consumers:
-            raise ConsumerBusy(f"an exclusive consumer is here, {consumer.name} cannot join")
+            raise ConsumerBusy(f"there is an exclusive consumer, {consumer.name} cannot join")
         self.consumers[consumer.number] = consumer
         return self._choose()
 
@@ -53,7 +53,7 @@ class SingleActiveState(DispatchState):
         return self._choose()
 
     def _choose(self) -> RewindCursor | None:
-        """Let the right one be active."""
+        """Pick the active consumer; return the rewind that a change needs."""
         before = self._active
         candidates = self.consumers.values()
         if self._is_exclusive:
@@ -69,11 +69,11 @@ class SingleActiveState(DispatchState):
         return RewindCursor(self.options.failover_delay_ms if before is not None else 0)
 
     def is_active(self, number: int) -> bool:
-        """Tell whether it is the chosen one."""
+        """Whether it is the active consumer."""
         return number == self._active
 
     def redeliver(self, number: int, masks: Sequence[RecordMask] | None) -> RewindCursor | None:
-        """Go back to everything, whatever was asked for."""
+        """Rewind to everything that is not acknowledged, whatever the masks are."""
         if number != self._active or self._is_rewind_due or masks == []:
             return None
         self._is_rewind_due = True
@@ -81,17 +81,17 @@ class SingleActiveState(DispatchState):
 
     @property
     def is_rewind_due(self) -> bool:
-        """Whether the active consumer gets nothing before the cursor went back."""
+        """Whether the cursor must be rewound before the active consumer gets records."""
         return self._is_rewind_due
 
     def rewound(self) -> None:
-        """Begin with what is not acknowledged."""
+        """Begin again with everything that is not acknowledged."""
         self._is_rewind_due = False
         self._marks.rewind()
         self._forget_pending()
 
     def entries_wanted(self) -> int:
-        """Return how many entries the active consumer has permits for."""
+        """Return for how many entries the active consumer has permits."""
         if self._active is None or self._is_rewind_due:
             return 0
         return self._entries_for(self.consumers[self._active].permits)
@@ -99,7 +99,7 @@ class SingleActiveState(DispatchState):
     def dispatch(
         self, entries: Sequence[Entry], remaining: Mapping[Position, int], now_ms: int
     ) -> tuple[DeliveriesByConsumer, int]:
-        """Give entries to the active consumer, as far as its permits go."""
+        """Deliver entries to the active consumer, as far as its permits go."""
         if self._active is None or self._is_rewind_due:
             return {}, 0
         consumer = self.consumers[self._active]
@@ -132,7 +132,7 @@ class SingleActiveState(DispatchState):
         return {consumer.number: deliveries}, taken
 
     def acknowledged(self, masks: Iterable[RecordMask]) -> bool:
-        """Count less; nothing is ever held up."""
+        """Count fewer pending records; nothing waits for that."""
         for position, records in masks:
             before = self._pending.get(position)
             if before is not None:
@@ -144,7 +144,7 @@ class SingleActiveState(DispatchState):
         return False
 
     def acknowledged_upto(self, position: Position, records: int) -> bool:
-        """Count less; most often by what was handed out first."""
+        """Count fewer pending records, most often the oldest ones."""
         pending = self._pending
         while pending:
             first = next(iter(pending))
@@ -156,13 +156,13 @@ class SingleActiveState(DispatchState):
         return False
 
     def clear(self) -> None:
-        """Forget what was handed out, and how often."""
+        """Forget pending records and redelivery counts."""
         self._marks.clear()
         self._forget_pending()
 
     @property
     def unacknowledged(self) -> int:
-        """How many records are handed out and not acknowledged, as far as they are counted."""
+        """How many delivered records are not acknowledged, up to `UNACKED_COUNTED_MAX` entries."""
         return self._unacknowledged
 
     def _forget_pending(self) -> None:

@@ -1,8 +1,8 @@
-"""Slot owners state: which consumer of key_shared has which slots.
+"""Sticky key selector: which consumer of key_shared owns which key hashes.
 
-Rule: every slot has at most one owner. Shares: every slot has one while there are consumers, and
-when one joins or leaves, only slots that become its own, or were its own, change hands. Ranges:
-each consumer has what it named, and what nobody named has no owner.
+Rule: a key hash has at most one owner. Consistent hashing: each has one while there are consumers,
+and when a consumer joins or leaves, no key hash moves between two others. Ranges: each consumer
+owns the ranges that it names; a key hash outside of all ranges has no owner.
 Must not know: records, permits. Source: Pulsar's ConsistentHashingStickyKeyConsumerSelector and
 HashRangeExclusiveStickyKeyConsumerSelector.
 """
@@ -16,34 +16,34 @@ from kledger.subscriptions.errors import ConsumerAssign, ConsumerBusy, InvalidRe
 from kledger.subscriptions.model import KEY_HASH_COUNT, ConsumerOptions
 
 DIGESTS_PER_CONSUMER = 4
-"""Each is 32 points: with 128 in all, shares differ by about a tenth."""
+"""Each gives 32 points: with 128 in all, shares differ by about a tenth."""
 
 _POINTS = Struct(">32H")
 
 
 class StickyKeySelector(Protocol):
-    """Who has which slots."""
+    """The owners of key hashes."""
 
     def add(self, number: int, options: ConsumerOptions) -> None:
-        """Let a consumer have its slots. Raises ConsumerBusy, ConsumerAssign, InvalidRequest."""
+        """Add a consumer. Raises ConsumerBusy, ConsumerAssign, InvalidRequest."""
         ...
 
     def remove(self, number: int) -> None:
-        """Take its slots away from a consumer."""
+        """Remove a consumer."""
         ...
 
     def owner_of(self, key_hash: int) -> int | None:
-        """Return the consumer that has a slot; None if nobody has."""
+        """Return the consumer that owns a key hash, or None."""
         ...
 
 
 def selector_for(options: ConsumerOptions) -> StickyKeySelector:
-    """Return owners of the kind that the first consumer of a subscription asks for."""
+    """Return a selector of the kind that the first consumer of a subscription asks for."""
     return ConsistentHashSelector() if options.key_ranges is None else HashRangeSelector()
 
 
 class ConsistentHashSelector:
-    """Auto-split: points on a ring of slots; a slot belongs to the next point."""
+    """Consistent hashing: consumers are points on a ring; the next point owns a key hash."""
 
     __slots__ = ("_members", "_owners", "_points")
 
@@ -53,26 +53,26 @@ class ConsistentHashSelector:
         self._owners: list[int] = []
 
     def add(self, number: int, options: ConsumerOptions) -> None:
-        """Let a consumer have its share."""
+        """Add a consumer with its share."""
         if options.key_ranges is not None:
-            raise ConsumerBusy("the consumers share the slots, and this one names ranges")
+            raise ConsumerBusy("the consumers share all key hashes, and this one names ranges")
         self._members[number] = options.name
         self._lay_out_ring()
 
     def remove(self, number: int) -> None:
-        """Give a consumer's share to the others."""
+        """Remove a consumer; its share goes to the others."""
         del self._members[number]
         self._lay_out_ring()
 
     def owner_of(self, key_hash: int) -> int | None:
-        """Return the consumer whose point is the next."""
+        """Return the consumer of the next point."""
         points = self._points
         if not points:
             return None
         return self._owners[bisect_left(points, key_hash) % len(points)]
 
     def _lay_out_ring(self) -> None:
-        """Lay out the points; of two at one place, that of the smaller name counts."""
+        """Sort the points; of two equal ones, that of the smaller name counts."""
         ring: dict[int, int] = {}
         namesakes: dict[str, int] = {}
         for name, number in sorted((name, number) for number, name in self._members.items()):
@@ -84,7 +84,7 @@ class ConsistentHashSelector:
 
 
 class HashRangeSelector:
-    """Sticky: the ranges that the consumers named."""
+    """Sticky: the ranges that the consumers name."""
 
     __slots__ = ("_ends", "_ranges")
 
@@ -93,9 +93,9 @@ class HashRangeSelector:
         self._ends: list[int] = []
 
     def add(self, number: int, options: ConsumerOptions) -> None:
-        """Let a consumer have the ranges that it names."""
+        """Add a consumer with the ranges that it names."""
         if options.key_ranges is None:
-            raise ConsumerBusy("the consumers name ranges of slots, and this one does not")
+            raise ConsumerBusy("the consumers name ranges of key hashes, and this one does not")
         named = _checked(options.key_ranges)
         for first, last in named:
             for other_first, other_last, _ in self._ranges:
@@ -107,15 +107,15 @@ class HashRangeSelector:
         self._set([*self._ranges, *((first, last, number) for first, last in named)])
 
     def remove(self, number: int) -> None:
-        """Leave the ranges of a consumer to nobody."""
+        """Remove a consumer; its ranges have no owner then."""
         self._set([each for each in self._ranges if each[2] != number])
 
     def owner_of(self, key_hash: int) -> int | None:
-        """Return the consumer in whose range a slot lies."""
-        place = bisect_left(self._ends, key_hash)
-        if place == len(self._ends) or self._ranges[place][0] > key_hash:
+        """Return the consumer whose range contains a key hash."""
+        index = bisect_left(self._ends, key_hash)
+        if index == len(self._ends) or self._ranges[index][0] > key_hash:
             return None
-        return self._ranges[place][2]
+        return self._ranges[index][2]
 
     def _set(self, ranges: list[tuple[int, int, int]]) -> None:
         self._ranges = sorted(ranges)
@@ -123,7 +123,7 @@ class HashRangeSelector:
 
 
 def _checked(ranges: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-    """Return a consumer's ranges in order, if they can be."""
+    """Return a consumer's ranges in order, or raise InvalidRequest."""
     if not ranges:
         raise InvalidRequest("key ranges: expected at least one")
     ordered = sorted(ranges)
@@ -140,7 +140,7 @@ def _checked(ranges: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
 
 
 def _ring_points_of(name: str, rank: int) -> list[int]:
-    """Return where on the ring a consumer has its points; `rank` tells namesakes apart."""
+    """Return the points of a consumer on the ring; `rank` tells namesakes apart."""
     points: list[int] = []
     for index in range(DIGESTS_PER_CONSUMER):
         seed = f"{index}:{rank}:{name}".encode("utf-8", "surrogateescape")

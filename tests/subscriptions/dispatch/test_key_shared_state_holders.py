@@ -21,7 +21,7 @@ def test_slot_is_free_again_when_the_last_record_came_back() -> None:
 def test_slot_is_with_one_consumer() -> None:
     holders = KeyHashHolders()
     holders.take(5, 1, 1)
-    with pytest.raises(AssertionError, match="slot 5 is with consumer 1, not 2"):
+    with pytest.raises(AssertionError, match="consumer 1 has key hash 5, not 2"):
         holders.take(5, 2, 1)
     holders.clear()
     holders.take(5, 2, 1)

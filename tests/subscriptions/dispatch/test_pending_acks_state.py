@@ -50,7 +50,7 @@ def test_only_what_a_consumer_has_is_taken_from_it(state: PendingAcks) -> None:
 
 
 def test_record_is_with_one_consumer(state: PendingAcks) -> None:
-    with pytest.raises(AssertionError, match="are with 20"):
+    with pytest.raises(AssertionError, match="consumer 20 has records"):
         state.add(at(1), 10, 0b0100)
 
 

@@ -78,7 +78,7 @@ def test_slot_queue_equals_a_dictionary(changes: list[tuple[bool, int, int, int]
             queue.remove(key_hash, at(entry_id), mask)
             expected[place] = expected.get(place, 0) & ~mask
         expected = {each: left for each, left in expected.items() if left}
-        assert len(expected) == queue.piece_count
+        assert len(expected) == queue.mask_count
         assert {key_hash for key_hash, _ in expected} == set(queue.queues)
         for known in (1, 2, 3):
             places = sorted(position for other, position in expected if other == known)
@@ -93,4 +93,4 @@ def test_slot_queue_is_cleared() -> None:
     queue = KeyHashQueues()
     queue.add(1, at(1), 1)
     queue.clear()
-    assert (0, False) == (queue.piece_count, 1 in queue)
+    assert (0, False) == (queue.mask_count, 1 in queue)
