@@ -3,7 +3,7 @@
 Rule: a partition is opened by its first caller, and an open log has one `SubscribedPartition`,
 however many calls overlap. One that has ended is forgotten; a topic that is created again under the
 same name gets new ones.
-Must not know: who uses a partition, subscriptions.
+Must not know: clients, subscriptions.
 """
 
 from functools import partial

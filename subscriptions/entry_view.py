@@ -35,7 +35,7 @@ RECORDS_MAX = 1 << 20
 """A header that claims more records is damaged."""
 
 MASK_BITS_MAX = 1 << 27
-"""An entry has a mask for each key hash, of as many bits as it has records; together at most 16 MiB.
+"""An entry has a mask for each key hash, of as many bits as it has records; in all at most 16 MiB.
 Ten thousand records of as many keys stay below."""
 
 COST_UNKNOWN = 1 << 62
