@@ -33,7 +33,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 @pytest.mark.parametrize("wanted", list(SubscriptionType))
 @pytest.mark.parametrize("place", PLACES)
-async def test_subscription_closes_and_owes_the_rest_when_it_is_opened_again(
+async def test_subscription_closed_by_a_fault_redelivers_when_opened_again(
     room: House,
     wanted: SubscriptionType,
     place: str,
@@ -62,7 +62,7 @@ async def test_subscription_closes_and_owes_the_rest_when_it_is_opened_again(
 
 
 @pytest.mark.parametrize("wanted", list(SubscriptionType))
-async def test_nothing_runs_between_a_fault_and_the_end_of_its_subscription(
+async def test_nothing_runs_between_a_fault_and_the_end_of_the_subscription(
     room: House, wanted: SubscriptionType, contained: Contained
 ) -> None:
     """The other task of the dispatcher handed out, past a record whose consumer never got it."""
@@ -84,7 +84,7 @@ async def test_nothing_runs_between_a_fault_and_the_end_of_its_subscription(
     assert ["a fault here closes subscription s of orders"] == contained.messages
 
 
-async def test_timer_of_a_failover_that_fails_closes_its_subscription(
+async def test_fault_in_the_failover_timer_closes_the_subscription(
     room: House, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     await room.add("a")
@@ -103,7 +103,7 @@ async def test_timer_of_a_failover_that_fails_closes_its_subscription(
     assert ["a fault here closes subscription s of orders"] == contained.messages
 
 
-async def test_consumer_that_cannot_hear_of_the_end_keeps_no_other_from_hearing(
+async def test_fault_in_on_ended_does_not_affect_other_consumers(
     room: House, contained: Contained
 ) -> None:
     subscription = await room.subscription("s")

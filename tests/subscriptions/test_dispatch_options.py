@@ -9,7 +9,7 @@ from kledger.subscriptions.errors import InvalidRequest
 @pytest.mark.parametrize(
     "name", ["unacked_subscription_max", "failover_delay_ms", "partition_index"]
 )
-def test_what_consumers_ask_for_is_checked(name: str) -> None:
+def test_negative_options_are_refused(name: str) -> None:
     DispatchOptions(**{name: 0})
     with pytest.raises(InvalidRequest, match=f"{name} is -1"):
         DispatchOptions(**{name: -1})

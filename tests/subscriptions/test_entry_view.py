@@ -30,11 +30,11 @@ def test_records_are_counted() -> None:
             assert count == record_count(data) == record_count(memoryview(data))
 
 
-def test_what_is_no_batch_is_one_record() -> None:
+def test_entry_that_is_no_batch_counts_as_one_record() -> None:
     assert 1 == record_count(b"") == record_count(b"x" * 60) == record_count(bytes(100))
 
 
-def test_count_of_a_header_is_believed_within_reason() -> None:
+def test_record_count_of_a_header_is_limited() -> None:
     data = bytearray(data_of((None,)))
     data[57:61] = (1 << 30).to_bytes(4, "big")
     assert RECORDS_MAX == record_count(data)
@@ -47,7 +47,7 @@ def test_mask_has_a_bit_for_every_index(indexes: set[int]) -> None:
     assert sum(1 << index for index in indexes) == mask_of(indexes)
 
 
-def test_slots_are_never_the_one_that_means_none() -> None:
+def test_key_hash_is_never_zero() -> None:
     slots = {key_hash_of(b"%d" % number) for number in range(20_000)}
     assert 0 not in slots
     assert max(slots) < KEY_HASH_COUNT
@@ -55,7 +55,7 @@ def test_slots_are_never_the_one_that_means_none() -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_records_are_put_together_by_key(codec: int) -> None:
+def test_records_are_grouped_by_key_hash(codec: int) -> None:
     data = data_of((b"a", b"b", b"a", b"", b"b"), codec=codec)
     expected = {
         (key_hash_of(b"a"), 0b00101),
@@ -65,14 +65,14 @@ def test_records_are_put_together_by_key(codec: int) -> None:
     assert expected == set(records_by_key_hash(PLACE, memoryview(data)))
 
 
-def test_records_without_a_key_spread_over_entries() -> None:
+def test_records_without_a_key_have_the_hash_of_their_position() -> None:
     data = data_of((None, None))
     slots = {records_by_key_hash(Position(1, number), data) for number in range(100)}
     assert len(slots) > 90
     assert {0b11} == {mask for ((_, mask),) in slots}
 
 
-def test_what_cannot_be_decoded_stays_together() -> None:
+def test_undecodable_entry_has_one_key_hash() -> None:
     data = data_of((b"a", b"b", b"c"))
     for broken in (data[:-3], data_of((b"a", b"b", b"c"), codec=1)[:-3], data[:61] + b"\x80" * 40):
         ((_, mask),) = records_by_key_hash(PLACE, broken)
@@ -95,7 +95,7 @@ def test_what_cannot_be_decoded_stays_together() -> None:
         ((("other", DELIVER_AT.encode()),), None),
     ],
 )
-def test_time_of_delivery_is_a_header(
+def test_delivery_time_is_a_header(
     headers: tuple[tuple[str, bytes | None], ...], expected: int | None
 ) -> None:
     for value in (b"v", None, LARGE):
@@ -104,27 +104,27 @@ def test_time_of_delivery_is_a_header(
 
 
 @pytest.mark.parametrize("digits", [16, 5_000])
-def test_a_number_that_no_timer_counts_to_is_no_time(digits: int) -> None:
+def test_too_large_number_is_no_delivery_time(digits: int) -> None:
     """The longer one is more than Python's numbers take; every producer can send it."""
     headers = ((DELIVER_AT, b"9" * digits),)
     assert deliver_at_ms(build_batch([NewRecord(b"v", headers=headers)])) is None
 
 
-def test_time_of_delivery_needs_a_plain_batch() -> None:
+def test_delivery_time_needs_an_uncompressed_batch() -> None:
     record = NewRecord(b"v", headers=((DELIVER_AT, b"1500"),))
     assert deliver_at_ms(build_batch([record], codec=1)) is None
     assert deliver_at_ms(DELIVER_AT.encode()) is None
     assert deliver_at_ms(bytes(build_batch([record]))[:-2]) is None
 
 
-def test_cost_of_a_look_is_what_there_is_or_unknown() -> None:
+def test_scan_cost_is_the_size_or_unknown() -> None:
     data = data_of((b"a",))
     assert len(data) == key_scan_cost(data)
     assert COST_UNKNOWN == key_scan_cost(data_of((b"a",), codec=1))
     assert 3 == key_scan_cost(b"abc")
 
 
-def test_many_records_of_many_keys_take_bounded_memory_and_are_one() -> None:
+def test_too_many_keys_of_one_entry_share_a_hash() -> None:
     """Masks of a million records of 65,535 slots would be 8 GiB."""
     data = build_batch([NewRecord(None, b"%d" % number) for number in range(20_000)])
     keys_max = MASK_BITS_MAX // 20_000

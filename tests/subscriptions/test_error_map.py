@@ -23,14 +23,14 @@ from kledger.subscriptions.error_map import subscription_error, translating
         (LedgerError, errors.StorageFailed),
     ],
 )
-def test_every_kind_has_its_word(
+def test_every_ledger_error_has_a_translation(
     error: type[LedgerError], expected: type[errors.SubscriptionsError]
 ) -> None:
     found = subscription_error(error("what and why"))
     assert (expected, "what and why") == (type(found), str(found))
 
 
-def test_a_block_leaves_in_the_words_of_this_room() -> None:
+def test_errors_that_leave_a_block_are_translated() -> None:
     with pytest.raises(errors.StorageFailed, match="disk") as told, translating():
         raise ledger.StorageFailed("disk")
     assert isinstance(told.value.__cause__, ledger.StorageFailed)

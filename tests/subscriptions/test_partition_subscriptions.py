@@ -45,7 +45,7 @@ async def places(room: House) -> list[Position]:
         (Position(-1, 5), (1, 2), "abcdef"),
     ],
 )
-async def test_a_new_subscription_begins_where_it_is_told(
+async def test_new_subscription_begins_at_its_start(
     room: House,
     places: list[Position],
     entry: int | Position,
@@ -64,7 +64,7 @@ async def test_a_new_subscription_begins_where_it_is_told(
     assert f"{expected}g" == "".join(await room.owed())
 
 
-async def test_a_subscription_that_exists_stays_where_it_is(
+async def test_start_of_an_existing_subscription_is_ignored(
     room: House, places: list[Position]
 ) -> None:
     first = await room.subscription(start=StartPosition(places[1]))
@@ -72,7 +72,7 @@ async def test_a_subscription_that_exists_stays_where_it_is(
     assert ["d", "e", "f"] == await room.owed()
 
 
-async def test_nobody_finds_a_subscription_before_it_stands_where_it_shall(
+async def test_subscription_is_not_found_before_it_is_at_its_start(
     room: House, places: list[Position]
 ) -> None:
     """Whoever found its cursor made a second subscription of it, and both handed out the same."""
@@ -87,7 +87,7 @@ async def test_nobody_finds_a_subscription_before_it_stands_where_it_shall(
     assert subscription is room.partition.get("s")
 
 
-async def test_durable_ones_are_there_after_a_crash_others_are_not(
+async def test_only_durable_subscriptions_survive_a_crash(
     room: House, places: list[Position]
 ) -> None:
     await room.subscription("inside", start=StartPosition(places[0], 1, 3))
@@ -126,9 +126,7 @@ async def test_delayed_records_keep_their_time_over_a_restart(
     assert [] == before.deliveries
 
 
-async def test_a_cursor_is_a_subscription_whoever_made_it(
-    room: House, places: list[Position]
-) -> None:
+async def test_any_durable_cursor_is_a_subscription(room: House, places: list[Position]) -> None:
     await room.ledger.open_cursor("other", initial=EARLIEST)
     assert ["other"] == room.partition.names()
     assert list("abcdef") == await room.owed("other")
@@ -149,12 +147,14 @@ async def test_a_cursor_is_a_subscription_whoever_made_it(
     await again.close()
 
 
-async def test_openings_at_once_are_one_subscription(room: House, places: list[Position]) -> None:
+async def test_overlapping_openings_are_one_subscription(
+    room: House, places: list[Position]
+) -> None:
     opened = await asyncio.gather(*(room.subscription() for _ in range(5)))
     assert 1 == len({id(each) for each in opened})
 
 
-async def test_an_opening_whose_caller_goes_away_comes_to_its_end(
+async def test_opening_whose_caller_is_cancelled_is_completed(
     room: House, places: list[Position]
 ) -> None:
     """It was cancelled between the cursor and its place: the next one got everything."""
@@ -169,7 +169,7 @@ async def test_an_opening_whose_caller_goes_away_comes_to_its_end(
     assert list("cdef") == await room.owed()
 
 
-async def test_an_opening_that_a_crash_overtakes_stands_where_it_shall_or_is_not_there(
+async def test_opening_interrupted_by_a_crash_is_complete_or_undone(
     room: House, places: list[Position]
 ) -> None:
     """It stood at the beginning for the length of a write."""
@@ -196,7 +196,7 @@ async def test_an_opening_that_a_crash_overtakes_stands_where_it_shall_or_is_not
         assert [None, "cdef", "cdef"][before] == owed
 
 
-async def test_names_and_kinds_that_cannot_be_are_refused(room: House) -> None:
+async def test_invalid_names_and_kinds_are_refused(room: House) -> None:
     with pytest.raises(InvalidRequest):
         await room.subscription("")
     await room.subscription("durable")
@@ -208,7 +208,7 @@ async def test_names_and_kinds_that_cannot_be_are_refused(room: House) -> None:
 
 
 @pytest.mark.parametrize("is_durable", [True, False])
-async def test_a_place_that_cannot_be_makes_nothing(
+async def test_invalid_start_creates_nothing(
     room: House, places: list[Position], *, is_durable: bool
 ) -> None:
     """The cursor was made before its place was looked at, and stayed."""
@@ -221,7 +221,7 @@ async def test_a_place_that_cannot_be_makes_nothing(
     assert not room.ledger.has_cursors
 
 
-async def test_a_place_that_was_not_written_makes_nothing(
+async def test_start_that_was_not_written_creates_nothing(
     room: House, places: list[Position]
 ) -> None:
     hold = room.engine.hold_next("commit")
@@ -235,7 +235,7 @@ async def test_a_place_that_was_not_written_makes_nothing(
     assert ["e", "f"] == await room.owed()
 
 
-async def test_a_closing_whose_caller_goes_away_comes_to_its_end(
+async def test_closing_whose_caller_is_cancelled_is_completed(
     room: House, places: list[Position]
 ) -> None:
     """A reader's subscription stayed for ever, with its cursor."""
@@ -250,7 +250,7 @@ async def test_a_closing_whose_caller_goes_away_comes_to_its_end(
     assert (room.partition.get("s"), True) == (None, subscription.cursor.is_closed)
 
 
-async def test_a_partition_has_so_many_subscriptions_and_no_more(room: House) -> None:
+async def test_number_of_subscriptions_is_limited(room: House) -> None:
     partition = PartitionSubscriptions(
         room.ledger,
         partition_index=0,
@@ -271,7 +271,7 @@ async def test_a_partition_has_so_many_subscriptions_and_no_more(room: House) ->
     await partition.close()
 
 
-async def test_a_deleted_subscription_is_gone_for_good(room: House, places: list[Position]) -> None:
+async def test_deleted_subscription_does_not_return(room: House, places: list[Position]) -> None:
     await room.subscription()
     await room.partition.delete("s")
     for _ in range(2):
@@ -284,7 +284,9 @@ async def test_a_deleted_subscription_is_gone_for_good(room: House, places: list
     assert [] == await room.owed()
 
 
-async def test_what_is_being_closed_can_be_deleted(room: House, places: list[Position]) -> None:
+async def test_subscription_being_closed_can_be_deleted(
+    room: House, places: list[Position]
+) -> None:
     """It was refused as closed until the closing had ended."""
     subscription = await room.subscription()
     await Client().join(subscription)
@@ -295,7 +297,9 @@ async def test_what_is_being_closed_can_be_deleted(room: House, places: list[Pos
     assert [] == room.partition.names()
 
 
-async def test_only_force_deletes_what_has_consumers(room: House, places: list[Position]) -> None:
+async def test_subscription_with_consumers_is_deleted_by_force_only(
+    room: House, places: list[Position]
+) -> None:
     client = await Client().join(await room.subscription())
     with pytest.raises(ConsumerBusy):
         await room.partition.delete("s")
@@ -306,7 +310,7 @@ async def test_only_force_deletes_what_has_consumers(room: House, places: list[P
     await client.acknowledge(*client.values)
 
 
-async def test_a_deletion_that_was_not_written_leaves_everything(
+async def test_deletion_that_was_not_written_changes_nothing(
     room: House, places: list[Position]
 ) -> None:
     subscription = await room.subscription()
@@ -319,7 +323,7 @@ async def test_a_deletion_that_was_not_written_leaves_everything(
 
 
 @pytest.mark.parametrize("is_durable", [True, False])
-async def test_what_lives_in_memory_is_forgotten_with_its_last_consumer(
+async def test_non_durable_subscription_ends_with_its_last_consumer(
     room: House, places: list[Position], *, is_durable: bool
 ) -> None:
     subscription = await room.subscription(is_durable=is_durable)
@@ -332,7 +336,7 @@ async def test_what_lives_in_memory_is_forgotten_with_its_last_consumer(
     assert is_durable is not subscription.cursor.is_closed
 
 
-async def test_what_lives_in_memory_waits_a_while_for_consumers(
+async def test_non_durable_subscription_without_consumers_is_closed_after_a_while(
     room: House, places: list[Position]
 ) -> None:
     """A reader that sought found a new subscription at its old place."""
@@ -356,7 +360,7 @@ async def test_what_lives_in_memory_waits_a_while_for_consumers(
         await Client().join(subscription)
 
 
-async def test_a_name_can_be_had_again_while_its_holder_is_on_the_way_out(
+async def test_name_can_be_opened_again_while_it_is_being_closed(
     room: House, places: list[Position]
 ) -> None:
     subscription = await room.subscription(is_durable=False)
@@ -389,7 +393,7 @@ async def ended_by_another_owner(room: House) -> None:
 @pytest.mark.parametrize(
     "end", [ended_by_closing, ended_by_the_ledger, ended_by_deletion, ended_by_another_owner]
 )
-async def test_everything_ends_with_the_partition(
+async def test_all_subscriptions_end_with_the_partition(
     room: House, places: list[Position], end: object
 ) -> None:
     clients = [
@@ -418,9 +422,7 @@ async def test_everything_ends_with_the_partition(
     assert 0 == len(room.timers)
 
 
-async def test_nothing_is_left_of_subscriptions_that_came_and_went(
-    room: House, places: list[Position]
-) -> None:
+async def test_closed_subscriptions_leave_nothing(room: House, places: list[Position]) -> None:
     for number in range(20):
         subscription = await room.subscription(f"s{number}", is_durable=bool(number % 2))
         client = await Client().join(subscription)
@@ -436,9 +438,7 @@ async def test_nothing_is_left_of_subscriptions_that_came_and_went(
     assert 1 == len(room.ledger._listeners), "the partition itself"
 
 
-async def test_a_closing_that_cannot_write_ends_all_the_same(
-    room: House, places: list[Position]
-) -> None:
+async def test_closing_that_cannot_write_still_ends(room: House, places: list[Position]) -> None:
     client = await Client().join(await room.subscription())
     await client.got(6)
     room.engine.fail_next("commit")
@@ -449,7 +449,7 @@ async def test_a_closing_that_cannot_write_ends_all_the_same(
     assert all(each is None or isinstance(each, SubscriptionsError) for each in outcomes)
 
 
-async def test_consumers_are_served_again_after_a_deletion_of_the_log_that_failed(
+async def test_delivery_resumes_after_a_failed_deletion_of_the_log(
     room: House,
 ) -> None:
     """It is fenced for a while, and whoever read in that while never read again."""
@@ -468,7 +468,7 @@ async def test_consumers_are_served_again_after_a_deletion_of_the_log_that_faile
     assert ["a", "b"] == await client.got(2)
 
 
-async def test_over_a_log_that_has_another_owner_there_is_nothing(room: House) -> None:
+async def test_fenced_log_has_no_subscriptions(room: House) -> None:
     """Its cursors are still there to be looked at, so a consumer joined and waited for ever."""
     await room.subscription()
     before = room.ledger

@@ -226,7 +226,7 @@ def is_half_in_flight(order: Order) -> bool:
     ],
 )
 @pytest.mark.usefixtures("without_controller")
-async def test_without_the_controller_reads_break_the_rule(
+async def test_without_revisions_reads_break_the_rule(
     stage: Stage, name: str, kinds: list[Callable[[Order], bool]]
 ) -> None:
     broken = [order async for order in stage.broken_orders(RACES[name])]
@@ -235,7 +235,7 @@ async def test_without_the_controller_reads_break_the_rule(
 
 
 @pytest.mark.usefixtures("without_controller")
-async def test_without_the_controller_those_who_come_over_a_read_break_the_rule(
+async def test_without_revisions_joining_during_a_read_breaks_the_rule(
     stage: Stage,
 ) -> None:
     name = "case 7: all leave and others come over a read"
@@ -246,7 +246,7 @@ async def test_without_the_controller_those_who_come_over_a_read_break_the_rule(
 
 @pytest.mark.parametrize("name", [name for name in RACES if name.startswith("case 3")])
 @pytest.mark.usefixtures("without_fence")
-async def test_without_the_fence_those_who_come_and_go_break_the_rule(
+async def test_without_the_fence_joining_and_leaving_break_the_rule(
     stage: Stage, name: str
 ) -> None:
     async for order in stage.broken_orders(RACES[name]):

@@ -39,7 +39,7 @@ async def joined(
 # Joining
 
 
-async def test_the_type_is_that_of_the_first_consumer_while_any_is_connected(
+async def test_type_is_that_of_first_consumer_while_any_is_connected(
     subscription: Subscription,
 ) -> None:
     assert subscription.type is None
@@ -65,7 +65,7 @@ async def test_exclusive_has_one_consumer(subscription: Subscription) -> None:
     await joined(subscription)
 
 
-async def test_a_refused_consumer_leaves_nothing(subscription: Subscription) -> None:
+async def test_refused_consumer_leaves_nothing(subscription: Subscription) -> None:
     with pytest.raises(InvalidRequest):
         await subscription.add_consumer(
             ConsumerOptions(name="c"),
@@ -86,9 +86,7 @@ async def test_a_refused_consumer_leaves_nothing(subscription: Subscription) -> 
     assert list("abcdef") == await client.got(6)
 
 
-async def test_a_subscription_has_so_many_consumers_and_no_more(
-    room: House, subscription: Subscription
-) -> None:
+async def test_number_of_consumers_is_limited(room: House, subscription: Subscription) -> None:
     small = Subscription("s", subscription.cursor, subscription._context, consumers_max=2)
     first = await joined(small, SHARED)
     await joined(small, SHARED)
@@ -99,9 +97,7 @@ async def test_a_subscription_has_so_many_consumers_and_no_more(
     await small.close()
 
 
-async def test_the_options_are_those_of_the_first_consumer(
-    room: House, subscription: Subscription
-) -> None:
+async def test_options_are_those_of_first_consumer(room: House, subscription: Subscription) -> None:
     """Later ones with other options were given another dispatcher, and everything twice."""
     first = await Client("a").join(subscription, SHARED, failover_delay_ms=1)
     await first.got(6)
@@ -128,7 +124,7 @@ SETTINGS: dict[str, tuple[Callable[[Subscription], Awaitable[None]], str]] = {
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 @pytest.mark.parametrize("setting", SETTINGS)
-async def test_whoever_sets_the_position_lets_all_go_and_they_join_again(
+async def test_setting_the_position_disconnects_consumers_which_join_again(
     room: House, subscription: Subscription, wanted: SubscriptionType, setting: str
 ) -> None:
     act, expected = SETTINGS[setting]
@@ -149,7 +145,7 @@ async def test_whoever_sets_the_position_lets_all_go_and_they_join_again(
 @pytest.mark.parametrize(
     ("index", "expected"), [(0, "abcdef"), (1, "bcdef"), (2, "cdef"), (3, "def")]
 )
-async def test_a_reset_into_a_batch_hands_out_the_rest_of_it(
+async def test_reset_into_a_batch_delivers_the_rest_of_it(
     room: House, subscription: Subscription, places: list[Position], index: int, expected: str
 ) -> None:
     await subscription.clear_backlog()
@@ -160,7 +156,7 @@ async def test_a_reset_into_a_batch_hands_out_the_rest_of_it(
     assert expected == "".join(await room.owed())
 
 
-async def test_places_and_counts_that_cannot_be_are_refused(
+async def test_invalid_positions_and_counts_are_refused(
     subscription: Subscription, places: list[Position]
 ) -> None:
     client = await joined(subscription)
@@ -180,7 +176,7 @@ async def test_places_and_counts_that_cannot_be_are_refused(
     assert ([], False) == (client.ends, subscription.is_fenced)
 
 
-async def test_nobody_joins_and_nobody_else_sets_while_a_position_is_set(
+async def test_joining_and_setting_are_refused_while_the_position_is_set(
     room: House, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
@@ -209,7 +205,7 @@ async def test_nobody_joins_and_nobody_else_sets_while_a_position_is_set(
     await joined(subscription)
 
 
-async def test_a_reset_whose_caller_goes_away_comes_to_its_end(
+async def test_reset_whose_caller_is_cancelled_is_completed(
     room: House, subscription: Subscription
 ) -> None:
     """The fence stayed for ever."""
@@ -227,7 +223,7 @@ async def test_a_reset_whose_caller_goes_away_comes_to_its_end(
 
 
 @pytest.mark.parametrize("setting", list(SETTINGS)[:3])
-async def test_a_reset_that_was_not_written_changes_nothing_and_lets_join_again(
+async def test_reset_that_was_not_written_changes_nothing(
     room: House, subscription: Subscription, setting: str
 ) -> None:
     client = await joined(subscription)
@@ -254,7 +250,7 @@ async def test_skipping_where_nothing_can_be_read_changes_nothing(
     assert list("abcdef") == await room.owed()
 
 
-async def test_a_reset_that_waits_for_its_turn_hears_of_the_end(
+async def test_reset_that_waits_for_the_lock_fails_when_closed(
     room: House, subscription: Subscription
 ) -> None:
     hold = room.engine.hold_next("sync")
@@ -266,7 +262,7 @@ async def test_a_reset_that_waits_for_its_turn_hears_of_the_end(
     await deleting
 
 
-async def test_a_deletion_waits_for_a_reset(room: House, subscription: Subscription) -> None:
+async def test_deletion_waits_for_a_reset(room: House, subscription: Subscription) -> None:
     """The reset wrote a cursor that was deleted: it was there again after a restart."""
     hold = room.engine.hold_next("sync")
     resetting = asyncio.ensure_future(subscription.reset(StartPosition(LATEST)))
@@ -284,7 +280,7 @@ async def test_a_deletion_waits_for_a_reset(room: House, subscription: Subscript
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-async def test_what_is_said_after_the_end_of_a_hold_does_not_count(
+async def test_calls_of_an_ended_consumer_have_no_effect(
     room: House, subscription: Subscription, setting: str
 ) -> None:
     act, expected = SETTINGS[setting]
@@ -301,7 +297,7 @@ async def test_what_is_said_after_the_end_of_a_hold_does_not_count(
     assert [None] == client.ends
 
 
-async def test_an_acknowledgement_on_its_way_when_a_reset_comes_ends_and_does_not_count(
+async def test_acknowledgement_under_way_during_a_reset_returns_without_effect(
     room: House, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
@@ -325,7 +321,7 @@ async def test_an_acknowledgement_on_its_way_when_a_reset_comes_ends_and_does_no
 # Ending
 
 
-async def test_only_force_closes_what_has_consumers(
+async def test_subscription_with_consumers_is_closed_by_force_only(
     room: House, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
@@ -341,7 +337,9 @@ async def test_only_force_closes_what_has_consumers(
     assert list("abcdef") == await (await joined(again)).got(6)
 
 
-async def test_who_waits_to_join_hears_of_the_end(room: House, subscription: Subscription) -> None:
+async def test_join_that_waits_for_the_lock_fails_when_closed(
+    room: House, subscription: Subscription
+) -> None:
     await (await joined(subscription, SHARED)).hold.close()
     hold = room.engine.hold_next("sync")
     deleting = asyncio.ensure_future(room.partition.delete("s"))
@@ -357,7 +355,9 @@ async def test_who_waits_to_join_hears_of_the_end(room: House, subscription: Sub
 # Telling
 
 
-async def test_stats_tell_what_there_is(room: House, subscription: Subscription) -> None:
+async def test_stats_count_consumers_records_and_revisions(
+    room: House, subscription: Subscription
+) -> None:
     stats = subscription.stats()
     assert (None, 3, 0, (), 0, 0, 0, False) == (
         stats.type,
@@ -411,7 +411,7 @@ async def test_consumers_are_counted_among_the_metrics(
     assert [] == shown("pulsar_subscription_unacked_messages")
 
 
-async def test_peeking_shows_what_is_owed_and_changes_nothing(
+async def test_peek_returns_unacknowledged_entries_and_changes_nothing(
     room: House, subscription: Subscription, places: list[Position]
 ) -> None:
     client = await joined(subscription)
@@ -429,7 +429,7 @@ async def test_peeking_shows_what_is_owed_and_changes_nothing(
 
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
-async def test_what_is_acknowledged_never_comes_again_after_a_crash_everything_else_does(
+async def test_after_a_crash_only_acknowledged_records_are_not_redelivered(
     room: House, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
@@ -449,7 +449,7 @@ async def test_what_is_acknowledged_never_comes_again_after_a_crash_everything_e
     assert list("acde") == again.values
 
 
-async def test_a_call_that_a_crash_cut_off_does_not_say_that_it_is_durable(
+async def test_call_interrupted_by_a_crash_does_not_return(
     room: House, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
@@ -465,7 +465,7 @@ async def test_a_call_that_a_crash_cut_off_does_not_say_that_it_is_durable(
     assert [SubscriptionClosed] * 2 == [type(each) for each in outcomes]
 
 
-async def test_with_a_pace_what_was_flushed_stays_acknowledged(room: House) -> None:
+async def test_with_a_pace_flushed_acknowledgements_survive(room: House) -> None:
     await room.close()
     again = House(room.engine, room.clock)
     await again.open(store_config=StoreConfig(cursor_persist_per_second=1))
@@ -485,7 +485,7 @@ async def test_with_a_pace_what_was_flushed_stays_acknowledged(room: House) -> N
     await again.close()
 
 
-async def test_setting_a_position_of_nothing_is_harmless(room: House) -> None:
+async def test_setting_the_position_of_an_empty_log_is_harmless(room: House) -> None:
     subscription = await room.subscription("empty")
     for act, _ in SETTINGS.values():
         await act(subscription)

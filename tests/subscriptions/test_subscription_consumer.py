@@ -43,9 +43,7 @@ async def test_records_are_acknowledged_one_by_one_and_become_entries(
     assert (places[2], 0) == (subscription.cursor.mark_delete_position, subscription.cursor.backlog)
 
 
-async def test_a_call_is_one_write_however_much_it_acknowledges(
-    room: House, subscription: Subscription
-) -> None:
+async def test_one_acknowledge_call_is_one_write(room: House, subscription: Subscription) -> None:
     for _ in range(200):
         await room.add(*"klmno")
     client = await Client().join(subscription, SHARED, permits=2_000)
@@ -55,7 +53,7 @@ async def test_a_call_is_one_write_however_much_it_acknowledges(
     assert commits + 1 == room.engine.calls["commit"]
 
 
-async def test_calls_at_once_share_their_writes(room: House, subscription: Subscription) -> None:
+async def test_overlapping_calls_share_writes(room: House, subscription: Subscription) -> None:
     """The number of writes must not grow with the number of acknowledgements."""
     for _ in range(100):
         await room.add(*"klmno")
@@ -95,7 +93,7 @@ async def test_everything_up_to_a_record_is_acknowledged(
 
 
 @pytest.mark.parametrize("wanted", [SHARED, KEY_SHARED])
-async def test_where_others_share_nobody_acknowledges_for_them(
+async def test_acknowledge_upto_is_refused_for_shared_types(
     room: House, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
@@ -104,7 +102,7 @@ async def test_where_others_share_nobody_acknowledges_for_them(
     assert list("abcdef") == await room.owed()
 
 
-async def test_acknowledging_all_or_nothing(
+async def test_call_acknowledges_all_or_nothing(
     room: House, subscription: Subscription, places: list[Position]
 ) -> None:
     client = await joined(subscription, EXCLUSIVE)
@@ -124,7 +122,7 @@ async def test_acknowledging_all_or_nothing(
     assert list("def") == await room.owed()
 
 
-async def test_what_was_not_written_is_told_and_counts_all_the_same(
+async def test_acknowledgement_that_was_not_written_raises_and_still_counts(
     room: House, subscription: Subscription
 ) -> None:
     client = await joined(subscription, EXCLUSIVE)
@@ -139,7 +137,7 @@ async def test_what_was_not_written_is_told_and_counts_all_the_same(
 
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
-async def test_what_is_sent_back_comes_again(
+async def test_negatively_acknowledged_records_are_redelivered(
     room: House, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
@@ -152,7 +150,7 @@ async def test_what_is_sent_back_comes_again(
 
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
-async def test_whoever_leaves_leaves_what_it_owes_to_the_next(
+async def test_records_of_a_consumer_that_leaves_go_to_the_next(
     room: House, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
@@ -167,7 +165,7 @@ async def test_whoever_leaves_leaves_what_it_owes_to_the_next(
 
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
-async def test_an_acknowledgement_behind_somebody_elses_way_back_counts(
+async def test_acknowledgement_after_a_rewind_counts(
     room: House, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     """Going back is a revision, too; who joined before it was taken for somebody of the past."""

@@ -20,7 +20,7 @@ async def owed(
 
 
 @pytest.mark.parametrize("entries_max", [1, 2, 100])
-async def test_what_is_acknowledged_is_left_out_and_nothing_moves(
+async def test_acknowledged_entries_are_left_out_and_cursor_does_not_move(
     room: House, entries_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READ_ENTRIES_MAX", entries_max)
@@ -37,7 +37,7 @@ async def test_what_is_acknowledged_is_left_out_and_nothing_moves(
     assert before == cursor.read_position
 
 
-async def test_nothing_is_owed_of_nothing(room: House) -> None:
+async def test_empty_log_has_no_unacknowledged_entries(room: House) -> None:
     cursor = (await room.subscription()).cursor
     assert [] == await owed(room, cursor)
     await room.add("a")
@@ -45,7 +45,7 @@ async def test_nothing_is_owed_of_nothing(room: House) -> None:
     assert [] == await owed(room, cursor)
 
 
-async def test_what_is_hidden_has_no_records_and_what_is_not_settled_ends_it(room: House) -> None:
+async def test_hidden_entry_has_no_records_and_unsettled_one_ends_the_list(room: House) -> None:
     places = [await room.add("a", "b") for _ in range(5)]
     cursor = (await room.subscription()).cursor
     curtain = Curtain()

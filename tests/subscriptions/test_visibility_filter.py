@@ -9,7 +9,7 @@ def test_everything_is_visible() -> None:
     assert Visibility(3, frozenset()) == ALL_VISIBLE.visibility_of([entry(0), entry(1), entry(7)])
 
 
-def test_nobody_is_called_back() -> None:
+def test_listener_is_never_called() -> None:
     calls: list[int] = []
 
     def listener() -> None:

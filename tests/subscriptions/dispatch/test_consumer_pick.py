@@ -22,7 +22,7 @@ def shown(someone: Someone | None) -> str:
     return "-" if someone is None else f"{someone.name}{someone.priority_level}"
 
 
-def test_exclusive_is_the_only_one() -> None:
+def test_exclusive_picks_the_only_consumer() -> None:
     assert "-" == shown(pick_exclusive([]))
     assert "a0" == shown(pick_exclusive(people("a0")))
 
@@ -42,14 +42,14 @@ def test_exclusive_is_the_only_one() -> None:
         ("a2 b1 c1", 1, "c1"),
     ],
 )
-def test_failover_goes_by_priority_then_name_round_the_partitions(
+def test_failover_picks_by_priority_name_and_partition(
     there: str, partition: int, expected: str
 ) -> None:
     assert expected == shown(pick_failover(people(there), partition))
     assert expected == shown(pick_failover(people(there)[::-1], partition))
 
 
-def test_failover_of_one_name_is_who_came_first() -> None:
+def test_failover_of_equal_names_picks_the_first_to_join() -> None:
     older, newer = Someone(3, "a", 0), Someone(5, "a", 0)
     assert older == pick_failover([newer, older], 0)
 
@@ -69,7 +69,7 @@ def test_failover_of_one_name_is_who_came_first() -> None:
         ("a1 b1 c2", 1, "a1"),
     ],
 )
-def test_shared_takes_turns_within_the_highest_priority(
+def test_shared_rotates_within_the_highest_priority(
     with_room: str, last: int, expected: str
 ) -> None:
     assert expected == shown(pick_shared(people(with_room), last))

@@ -21,7 +21,7 @@ def test_nothing_without_permits() -> None:
     assert 2 == state.room
 
 
-def test_permits_that_come_while_it_is_blocked_count_later() -> None:
+def test_permits_of_a_blocked_consumer_count_later() -> None:
     state = limited(4)
     state.add_permits(4)
     state.count_delivered(4)
@@ -34,7 +34,7 @@ def test_permits_that_come_while_it_is_blocked_count_later() -> None:
     assert 10 == state.permits
 
 
-def test_limit_is_of_types_that_have_one() -> None:
+def test_limit_holds_for_limited_types_only() -> None:
     state = ConsumerState(0, consumer(unacked_max=1), is_limited=False)
     state.add_permits(100)
     state.count_delivered(50)
@@ -47,7 +47,7 @@ def test_permits_are_positive(count: int) -> None:
         limited(0).add_permits(count)
 
 
-def test_permits_do_not_grow_for_ever() -> None:
+def test_permits_are_limited() -> None:
     state = limited(0)
     state.add_permits(1 << 60)
     state.add_permits(1 << 60)

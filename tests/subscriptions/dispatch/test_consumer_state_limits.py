@@ -9,7 +9,7 @@ from kledger.subscriptions.dispatch.consumer_state import UNLIMITED, UnackedLimi
     ("limit", "consumer_resumes", "subscription_resumes"),
     [(1, 0, 0), (2, 1, 0), (3, 1, 1), (10, 5, 4), (11, 5, 5)],
 )
-def test_blocks_at_the_limit_and_lets_go_at_half(
+def test_blocks_at_the_limit_and_unblocks_at_half(
     limit: int, consumer_resumes: int, subscription_resumes: int
 ) -> None:
     """A consumer resumes at half or less, a subscription below half."""
@@ -29,7 +29,7 @@ def test_blocks_at_the_limit_and_lets_go_at_half(
         assert resumes == made.count
 
 
-def test_last_piece_may_go_beyond() -> None:
+def test_last_delivery_may_exceed_the_limit() -> None:
     made = UnackedLimit.of_consumer(10)
     made.add(25)
     assert (25, True) == (made.count, made.is_blocked)
@@ -44,13 +44,13 @@ def test_without_a_limit_it_only_counts() -> None:
     assert not made.remove(1 << 40)
 
 
-def test_clear_lets_go() -> None:
+def test_clear_unblocks() -> None:
     made = UnackedLimit.of_consumer(2)
     made.add(2)
     made.clear()
     assert (0, False) == (made.count, made.is_blocked)
 
 
-def test_more_cannot_come_back_than_went_out() -> None:
+def test_removing_more_than_was_added_is_refused() -> None:
     with pytest.raises(AssertionError, match="1 records more"):
         UnackedLimit.of_consumer(2).remove(1)

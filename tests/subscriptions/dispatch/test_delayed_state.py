@@ -11,7 +11,7 @@ def waiting(*due: int) -> DelayedState:
     return state
 
 
-def test_leaves_in_the_order_of_times_and_not_before() -> None:
+def test_entries_become_due_in_the_order_of_times() -> None:
     state = waiting(30, 10, 20, 10)
     assert 10 == state.next_due_ms
     assert [] == state.pop_due(9)
@@ -21,7 +21,7 @@ def test_leaves_in_the_order_of_times_and_not_before() -> None:
     assert state.next_due_ms is None
 
 
-def test_what_is_not_owed_does_not_wait() -> None:
+def test_acknowledged_entries_are_forgotten() -> None:
     state = waiting(30, 10, 20, 40)
     state.forget_before(at(2))
     assert [at(2), at(3)] == [position for position, _ in state.pop_due(99)]

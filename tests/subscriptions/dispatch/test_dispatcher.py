@@ -33,7 +33,7 @@ def to_start(state: CursorState) -> None:
 
 
 @ALL_TYPES
-async def test_what_is_there_comes_and_what_is_added_later(
+async def test_existing_and_later_entries_are_delivered(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     await scene.add(b"a", b"b")
@@ -48,7 +48,9 @@ async def test_what_is_there_comes_and_what_is_added_later(
 
 
 @ALL_TYPES
-async def test_nothing_comes_beyond_the_permits(scene: Scene, kind: SubscriptionType) -> None:
+async def test_nothing_is_delivered_beyond_the_permits(
+    scene: Scene, kind: SubscriptionType
+) -> None:
     for _ in range(6):
         await scene.add()
     dispatcher = scene.dispatcher(kind)
@@ -63,7 +65,7 @@ async def test_nothing_comes_beyond_the_permits(scene: Scene, kind: Subscription
 
 
 @ALL_TYPES
-async def test_many_entries_come_in_one_delivery(scene: Scene, kind: SubscriptionType) -> None:
+async def test_many_entries_are_delivered_in_one_call(scene: Scene, kind: SubscriptionType) -> None:
     for _ in range(50):
         await scene.add()
     dispatcher = scene.dispatcher(kind)
@@ -75,7 +77,7 @@ async def test_many_entries_come_in_one_delivery(scene: Scene, kind: Subscriptio
 
 
 @SINGLE_TYPES
-async def test_batch_is_read_once_though_its_permits_come_later(
+async def test_batch_that_waits_for_permits_is_read_once(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     for _ in range(4):
@@ -92,7 +94,9 @@ async def test_batch_is_read_once_though_its_permits_come_later(
 
 
 @ALL_TYPES
-async def test_first_after_none_gets_everything_again(scene: Scene, kind: SubscriptionType) -> None:
+async def test_first_consumer_after_none_gets_everything_again(
+    scene: Scene, kind: SubscriptionType
+) -> None:
     for _ in range(3):
         await scene.add()
     dispatcher = scene.dispatcher(kind)
@@ -111,7 +115,7 @@ async def test_first_after_none_gets_everything_again(scene: Scene, kind: Subscr
 
 
 @SHARING_TYPES
-async def test_acknowledged_records_of_a_batch_do_not_come_again(
+async def test_acknowledged_records_of_a_batch_are_not_redelivered(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     """The cursor knows what is owed, also where the dispatcher has not heard of it yet."""
@@ -126,7 +130,7 @@ async def test_acknowledged_records_of_a_batch_do_not_come_again(
 
 
 @SHARING_TYPES
-async def test_what_was_negatively_acknowledged_comes_again_alone(
+async def test_only_negatively_acknowledged_records_are_redelivered(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     for _ in range(3):
@@ -141,7 +145,9 @@ async def test_what_was_negatively_acknowledged_comes_again_alone(
 
 
 @SINGLE_TYPES
-async def test_redelivery_goes_back_to_everything(scene: Scene, kind: SubscriptionType) -> None:
+async def test_redelivery_rewinds_to_everything_unacknowledged(
+    scene: Scene, kind: SubscriptionType
+) -> None:
     for _ in range(3):
         await scene.add()
     dispatcher = scene.dispatcher(kind)
@@ -154,7 +160,7 @@ async def test_redelivery_goes_back_to_everything(scene: Scene, kind: Subscripti
 
 
 @SHARING_TYPES
-async def test_limit_of_unacknowledged_records_lets_go(
+async def test_delivery_resumes_below_the_unacknowledged_limit(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     for _ in range(6):
@@ -210,7 +216,9 @@ async def test_replay_in_flight_is_dropped_by_a_reset(scene: Scene, kind: Subscr
 
 
 @SINGLE_TYPES
-async def test_what_is_held_is_dropped_by_a_reset(scene: Scene, kind: SubscriptionType) -> None:
+async def test_buffered_entries_are_dropped_by_a_reset(
+    scene: Scene, kind: SubscriptionType
+) -> None:
     """Half in flight: the read position has moved, the entries wait for permits."""
     for _ in range(4):
         await scene.add(b"a", b"b")
@@ -230,7 +238,7 @@ async def test_what_is_held_is_dropped_by_a_reset(scene: Scene, kind: Subscripti
 
 
 @SINGLE_TYPES
-async def test_what_is_held_comes_after_a_revision_that_failed(
+async def test_buffered_entries_are_redelivered_after_a_failed_revision(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     """Whoever revised set nothing and cleared nothing: the cursor has to go back."""
@@ -274,7 +282,9 @@ async def test_sequential_read_in_flight_is_dropped_by_a_reset(
 
 
 @ALL_TYPES
-async def test_nobody_joins_while_a_revision_runs(scene: Scene, kind: SubscriptionType) -> None:
+async def test_joining_is_refused_while_a_revision_runs(
+    scene: Scene, kind: SubscriptionType
+) -> None:
     dispatcher = scene.dispatcher(kind)
     scene.cursor.revision.start()
     with pytest.raises(SubscriptionFenced):
@@ -282,7 +292,7 @@ async def test_nobody_joins_while_a_revision_runs(scene: Scene, kind: Subscripti
     assert () == dispatcher.consumer_names
 
 
-async def test_redelivery_during_a_revision_goes_back_after_it(scene: Scene) -> None:
+async def test_redelivery_during_a_revision_rewinds_after_it(scene: Scene) -> None:
     for _ in range(2):
         await scene.add()
     dispatcher = scene.dispatcher(EXCLUSIVE)
@@ -302,7 +312,7 @@ async def test_redelivery_during_a_revision_goes_back_after_it(scene: Scene) -> 
 
 
 @ALL_TYPES
-async def test_read_that_fails_is_tried_again_more_and_more_slowly(
+async def test_failed_read_is_retried_with_back_off(
     scene: Scene, kind: SubscriptionType, caplog: pytest.LogCaptureFixture
 ) -> None:
     await scene.add()
@@ -329,7 +339,7 @@ async def test_read_that_fails_is_tried_again_more_and_more_slowly(
 
 
 @SHARING_TYPES
-async def test_replay_that_fails_loses_nothing(scene: Scene, kind: SubscriptionType) -> None:
+async def test_failed_replay_loses_nothing(scene: Scene, kind: SubscriptionType) -> None:
     for _ in range(3):
         await scene.add()
     dispatcher = scene.dispatcher(kind)
@@ -359,7 +369,7 @@ async def test_terminated_ledger_is_read_to_its_end_and_again(
 
 
 @ALL_TYPES
-async def test_closed_cursor_ends_it(scene: Scene, kind: SubscriptionType) -> None:
+async def test_closed_cursor_ends_the_dispatcher(scene: Scene, kind: SubscriptionType) -> None:
     dispatcher = scene.dispatcher(kind)
     scene.join(dispatcher)
     await turns()
@@ -372,7 +382,7 @@ async def test_closed_cursor_ends_it(scene: Scene, kind: SubscriptionType) -> No
 
 
 @ALL_TYPES
-async def test_close_leaves_nothing_behind(scene: Scene, kind: SubscriptionType) -> None:
+async def test_close_leaves_no_tasks_and_timers(scene: Scene, kind: SubscriptionType) -> None:
     await scene.add(b"a", due_ms=scene.clock.now_ms() + 500)
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
@@ -400,7 +410,7 @@ async def test_reading_stops_with_the_last_consumer(scene: Scene) -> None:
     assert scene.cursor.read_position == scene.places[0]
 
 
-async def test_what_who_left_says_is_ignored(scene: Scene) -> None:
+async def test_calls_of_removed_consumers_are_ignored(scene: Scene) -> None:
     dispatcher = scene.dispatcher(EXCLUSIVE)
     number = scene.join(dispatcher)
     with pytest.raises(ConsumerBusy):

@@ -40,7 +40,7 @@ async def stand(room: House) -> Stand:
     return Stand(cursor, await cursor.read(6))
 
 
-async def test_what_is_visible_is_ready_at_once(room: House) -> None:
+async def test_visible_entries_are_ready_at_once(room: House) -> None:
     here = await stand(room)
     assert not here.buffer
     here.fill()
@@ -49,7 +49,7 @@ async def test_what_is_visible_is_ready_at_once(room: House) -> None:
     assert {} == here.curtain.listeners, "nobody waits for anything"
 
 
-async def test_what_cannot_be_told_of_waits_with_all_behind_it(room: House) -> None:
+async def test_unsettled_entry_holds_up_all_behind_it(room: House) -> None:
     here = await stand(room)
     here.curtain.at = here.places[2]
     here.fill()
@@ -69,7 +69,7 @@ async def test_what_cannot_be_told_of_waits_with_all_behind_it(room: House) -> N
     assert (2, {}) == (here.changes, here.curtain.listeners)
 
 
-async def test_what_is_hidden_is_acknowledged_unseen_once_that_is_known(room: House) -> None:
+async def test_hidden_entry_is_acknowledged_once_settled(room: House) -> None:
     here = await stand(room)
     here.curtain.at = here.places[3]
     here.curtain.hidden = {here.places[number] for number in (1, 3, 5)}
@@ -80,7 +80,7 @@ async def test_what_is_hidden_is_acknowledged_unseen_once_that_is_known(room: Ho
     assert ([0, 2, 4], [1, 3, 5]) == (here.ready, here.acknowledged)
 
 
-async def test_what_was_acknowledged_meanwhile_is_left_out_and_not_looked_at(room: House) -> None:
+async def test_entries_acknowledged_meanwhile_are_removed(room: House) -> None:
     here = await stand(room)
     here.curtain.at = here.places[2]
     here.fill()
@@ -93,7 +93,7 @@ async def test_what_was_acknowledged_meanwhile_is_left_out_and_not_looked_at(roo
     assert [1, 3, 5] == here.ready
 
 
-async def test_when_all_that_waits_is_acknowledged_nothing_is_held(room: House) -> None:
+async def test_buffer_is_empty_when_all_unsettled_entries_are_acknowledged(room: House) -> None:
     here = await stand(room)
     here.curtain.at = EARLIEST
     here.fill()
@@ -103,7 +103,7 @@ async def test_when_all_that_waits_is_acknowledged_nothing_is_held(room: House) 
     assert {} == here.curtain.listeners
 
 
-async def test_nothing_is_acknowledged_for_what_was_read_before_a_revision(room: House) -> None:
+async def test_hidden_entries_read_before_a_revision_are_not_acknowledged(room: House) -> None:
     here = await stand(room)
     here.curtain.at = EARLIEST
     here.fill()
@@ -118,7 +118,7 @@ async def test_nothing_is_acknowledged_for_what_was_read_before_a_revision(room:
     assert [] == here.acknowledged, "nor while one runs"
 
 
-async def test_clearing_forgets_and_listens_no_more(room: House) -> None:
+async def test_clear_empties_the_buffer_and_removes_the_listener(room: House) -> None:
     here = await stand(room)
     here.curtain.at = here.places[2]
     here.fill()

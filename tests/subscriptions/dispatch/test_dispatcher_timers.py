@@ -11,7 +11,7 @@ FAILOVER, SHARED, KEY_SHARED = list(SubscriptionType)[1:]
 SHARING_TYPES = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
 
 
-async def test_failover_waits_before_the_next_one_begins(scene: Scene) -> None:
+async def test_failover_waits_before_the_next_consumer_begins(scene: Scene) -> None:
     for _ in range(2):
         await scene.add()
     dispatcher = scene.dispatcher(FAILOVER, failover_delay_ms=1_000)
@@ -29,7 +29,7 @@ async def test_failover_waits_before_the_next_one_begins(scene: Scene) -> None:
     assert ["1.0"] == scene.shown(second)
 
 
-async def test_failover_without_anybody_left_does_not_wait_any_more(scene: Scene) -> None:
+async def test_failover_timer_is_cancelled_without_consumers(scene: Scene) -> None:
     await scene.add()
     dispatcher = scene.dispatcher(FAILOVER)
     numbers = [scene.join(dispatcher) for _ in range(2)]
@@ -45,7 +45,7 @@ async def test_failover_without_anybody_left_does_not_wait_any_more(scene: Scene
 
 
 @SHARING_TYPES
-async def test_delayed_records_come_at_their_time(scene: Scene, kind: SubscriptionType) -> None:
+async def test_delayed_records_are_delivered_when_due(scene: Scene, kind: SubscriptionType) -> None:
     now_ms = scene.clock.now_ms()
     for delay_ms in (700, 300, 320):
         await scene.add(b"a", due_ms=now_ms + delay_ms)
@@ -67,7 +67,7 @@ async def test_delayed_records_come_at_their_time(scene: Scene, kind: Subscripti
 
 
 @SHARING_TYPES
-async def test_look_that_came_too_early_does_not_cost_a_tick(
+async def test_round_that_was_too_early_does_not_cost_a_tick(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     """Of two clocks that are rounded down, the wall's may be a millisecond behind."""
@@ -83,7 +83,7 @@ async def test_look_that_came_too_early_does_not_cost_a_tick(
     assert ["0.0"] == scene.shown(number)
 
 
-async def test_delayed_record_that_is_due_sooner_comes_first(scene: Scene) -> None:
+async def test_delayed_record_that_is_due_sooner_is_delivered_first(scene: Scene) -> None:
     now_ms = scene.clock.now_ms()
     await scene.add(b"a", due_ms=now_ms + 5_000)
     dispatcher = scene.dispatcher(SHARED)
@@ -96,7 +96,7 @@ async def test_delayed_record_that_is_due_sooner_comes_first(scene: Scene) -> No
     assert ["1.0"] == scene.shown(number)
 
 
-async def test_delayed_records_are_found_again_after_everybody_left(scene: Scene) -> None:
+async def test_delayed_records_are_found_again_after_all_consumers_left(scene: Scene) -> None:
     await scene.add(b"a", due_ms=scene.clock.now_ms() + 500)
     dispatcher = scene.dispatcher(SHARED)
     dispatcher.remove_consumer(scene.join(dispatcher))

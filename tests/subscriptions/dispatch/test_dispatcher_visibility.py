@@ -50,7 +50,7 @@ async def fill(scene: Scene, count: int) -> None:
 
 
 @ALL_TYPES
-async def test_nothing_comes_before_it_is_settled_nor_what_is_behind_it(
+async def test_unsettled_entry_is_not_delivered_nor_any_behind_it(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     await fill(scene, 6)
@@ -70,7 +70,7 @@ async def test_nothing_comes_before_it_is_settled_nor_what_is_behind_it(
 
 
 @ALL_TYPES
-async def test_what_waits_is_read_once(scene: Scene, kind: SubscriptionType) -> None:
+async def test_unsettled_entries_are_read_once(scene: Scene, kind: SubscriptionType) -> None:
     await fill(scene, 4)
     stage = Stage(scene, kind, before=0)
     number = scene.join(stage.dispatcher)
@@ -83,7 +83,7 @@ async def test_what_waits_is_read_once(scene: Scene, kind: SubscriptionType) -> 
 
 
 @ALL_TYPES
-async def test_hidden_entries_are_acknowledged_and_nobody_gets_them(
+async def test_hidden_entries_are_acknowledged_and_not_delivered(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     await fill(scene, 6)
@@ -99,7 +99,7 @@ async def test_hidden_entries_are_acknowledged_and_nobody_gets_them(
 
 
 @ALL_TYPES
-async def test_a_whole_read_of_hidden_entries_does_not_end_the_reading(
+async def test_reading_continues_after_a_read_of_hidden_entries(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     await fill(scene, 5)
@@ -120,7 +120,7 @@ async def test_hidden_entries_cost_no_permits(scene: Scene, kind: SubscriptionTy
 
 
 @ALL_TYPES
-async def test_who_joins_while_something_waits_gets_it_when_it_is_settled(
+async def test_consumer_that_joins_gets_unsettled_entries_once_settled(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     await fill(scene, 3)
@@ -137,7 +137,9 @@ async def test_who_joins_while_something_waits_gets_it_when_it_is_settled(
 
 
 @ALL_TYPES
-async def test_nobody_listens_when_nothing_waits(scene: Scene, kind: SubscriptionType) -> None:
+async def test_filter_has_no_listener_without_unsettled_entries(
+    scene: Scene, kind: SubscriptionType
+) -> None:
     await fill(scene, 3)
     stage = Stage(scene, kind, before=1)
     assert {} == stage.curtain.listeners
@@ -154,7 +156,7 @@ async def test_nobody_listens_when_nothing_waits(scene: Scene, kind: Subscriptio
 
 
 @ALL_TYPES
-async def test_what_waits_is_dropped_when_the_position_is_set(
+async def test_unsettled_entries_are_dropped_when_the_position_is_set(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     """Back to the middle of what is settled, while the rest waits: nothing is lost or early."""
@@ -178,7 +180,7 @@ async def test_what_waits_is_dropped_when_the_position_is_set(
 
 
 @ALL_TYPES
-async def test_going_into_what_waits_shows_nothing_of_it(
+async def test_reset_into_unsettled_entries_delivers_none_of_them(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     await fill(scene, 5)
@@ -198,7 +200,7 @@ async def test_going_into_what_waits_shows_nothing_of_it(
 
 
 @ALL_TYPES
-async def test_what_was_skipped_while_it_waited_does_not_come(
+async def test_unsettled_entries_that_were_skipped_are_not_delivered(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     await fill(scene, 5)
@@ -211,7 +213,7 @@ async def test_what_was_skipped_while_it_waited_does_not_come(
 
 
 @SHARING_TYPES
-async def test_redelivery_goes_on_while_something_waits(
+async def test_redelivery_continues_while_entries_are_unsettled(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     await fill(scene, 4)
@@ -231,9 +233,7 @@ async def test_redelivery_goes_on_while_something_waits(
 
 
 @SINGLE_TYPES
-async def test_going_back_reads_through_the_screen_again(
-    scene: Scene, kind: SubscriptionType
-) -> None:
+async def test_rewind_asks_the_filter_again(scene: Scene, kind: SubscriptionType) -> None:
     await fill(scene, 4)
     stage = Stage(scene, kind, before=2)
     number = scene.join(stage.dispatcher)
@@ -245,7 +245,7 @@ async def test_going_back_reads_through_the_screen_again(
     assert ["3.0"] == scene.shown(number)[4:]
 
 
-async def test_keys_stay_in_order_behind_what_waits(scene: Scene) -> None:
+async def test_keys_stay_in_order_behind_unsettled_entries(scene: Scene) -> None:
     """A key of what waits is not overtaken, and what comes goes to the owner of its key."""
     for keys in ((b"a", b"b"), (b"b", b"c"), (b"a", b"b"), (b"c",)):
         await scene.add(*keys)
@@ -263,7 +263,9 @@ async def test_keys_stay_in_order_behind_what_waits(scene: Scene) -> None:
 
 
 @SHARING_TYPES
-async def test_delayed_records_wait_for_both(scene: Scene, kind: SubscriptionType) -> None:
+async def test_delayed_records_wait_for_time_and_filter(
+    scene: Scene, kind: SubscriptionType
+) -> None:
     now_ms = scene.clock.now_ms()
     for due_ms in (now_ms + 500, now_ms + 500, None, now_ms + 500):
         await scene.add(b"a" if due_ms else b"b", due_ms=due_ms)
@@ -280,7 +282,7 @@ async def test_delayed_records_wait_for_both(scene: Scene, kind: SubscriptionTyp
 
 
 @ALL_TYPES
-async def test_a_screen_that_hides_everything_leaves_nothing_owed(
+async def test_filter_that_hides_everything_leaves_no_backlog(
     scene: Scene, kind: SubscriptionType
 ) -> None:
     await fill(scene, 3)

@@ -46,7 +46,7 @@ def test_entry_is_split_by_the_owners_of_its_keys(state: KeySharedState) -> None
     assert [ALL] == [each.records for each in out[0]]
 
 
-def test_key_without_room_waits_and_others_go_on(state: KeySharedState) -> None:
+def test_key_without_room_is_queued_and_others_continue(state: KeySharedState) -> None:
     state.consumers[0].permits = 1
     entries = [entry(0, X), entry(1, X, Z), entry(2, Y), entry(3, Z)]
     assert {0: ["0.0"], 1: ["1.1", "3.0"]} == read(state, *entries)
@@ -57,7 +57,7 @@ def test_key_without_room_waits_and_others_go_on(state: KeySharedState) -> None:
     assert {0: ["1.0", "2.0"]} == again(state, *entries)
 
 
-def test_nothing_overtakes_what_waits_of_its_key(state: KeySharedState) -> None:
+def test_queued_records_of_a_key_are_not_overtaken(state: KeySharedState) -> None:
     """Room comes back between two reads: what is new of the key goes behind what waits."""
     state.consumers[0].permits = 1
     entries = [entry(number, X) for number in range(4)]
@@ -68,7 +68,7 @@ def test_nothing_overtakes_what_waits_of_its_key(state: KeySharedState) -> None:
     assert {0: ["3.0"]} == read(state, entries[3])
 
 
-def test_slot_that_moves_is_drained_first() -> None:
+def test_key_hash_that_moves_is_drained_first() -> None:
     """PIP-379: nothing of a key goes to its new owner while the old one has some of it."""
     state = key_shared(LOWER, UPPER)
     entries = [entry(0, X), entry(1, X), entry(2, X), entry(3, Y), entry(4, Z)]
@@ -81,7 +81,7 @@ def test_slot_that_moves_is_drained_first() -> None:
     assert {new: ["2.0"]} == again(state, *entries)
 
 
-def test_record_that_comes_back_waits_for_those_behind_it() -> None:
+def test_record_taken_back_waits_for_later_ones() -> None:
     """The old owner gives back a record and keeps a later one of the key."""
     state = key_shared(LOWER, UPPER)
     entries = [entry(0, X), entry(1, X)]
@@ -93,14 +93,14 @@ def test_record_that_comes_back_waits_for_those_behind_it() -> None:
     assert {new: ["0.0", "1.0"]} == again(state, *entries)
 
 
-def test_record_that_comes_back_to_its_owner_does_not_wait(state: KeySharedState) -> None:
+def test_record_taken_back_from_its_owner_does_not_wait(state: KeySharedState) -> None:
     entries = [entry(0, X), entry(1, X)]
     read(state, *entries)
     state.redeliver(0, [RecordMask(at(0))])
     assert {0: ["0.0"]} == again(state, *entries)
 
 
-def test_who_leaves_leaves_its_keys_in_order() -> None:
+def test_keys_of_a_removed_consumer_stay_in_order() -> None:
     state = key_shared(*some(2))
     entries = [entry(number, b"k%d" % (number % 5)) for number in range(20)]
     before = read(state, *entries)
@@ -109,7 +109,7 @@ def test_who_leaves_leaves_its_keys_in_order() -> None:
     assert {1: before[0]} == again(state, *entries)
 
 
-def test_earlier_record_that_comes_back_during_a_read_is_first(state: KeySharedState) -> None:
+def test_earlier_record_taken_back_during_a_read_is_first(state: KeySharedState) -> None:
     entries = [entry(0, X), entry(1, X)]
     read(state, *entries)
     state.redeliver(0, [RecordMask(at(1))])
@@ -135,7 +135,7 @@ def test_acknowledged_part_of_an_entry_does_not_hold_up_the_key(state: KeyShared
     assert ({}, 0) == (state._key_hashes, len(state._holders))
 
 
-def test_slots_of_nobody_wait_for_an_owner() -> None:
+def test_key_hashes_without_owner_are_queued() -> None:
     state = key_shared(LOWER)
     entries = [entry(0, Z), entry(1, X)]
     assert {0: ["1.0"]} == read(state, *entries)
@@ -175,7 +175,7 @@ def test_ranges_are_checked_where_consumers_join(state: KeySharedState) -> None:
     assert {0: ["1.0"]} == read(state, entry(1, X))
 
 
-def test_kind_of_owners_is_that_of_the_first_consumer(state: KeySharedState) -> None:
+def test_kind_of_selector_is_that_of_first_consumer(state: KeySharedState) -> None:
     state.remove(0)
     state.remove(1)
     number = join(state, consumer("third"))

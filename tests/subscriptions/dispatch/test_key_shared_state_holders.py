@@ -5,7 +5,7 @@ import pytest
 from kledger.subscriptions.dispatch.key_shared_state import KeyHashHolders
 
 
-def test_slot_is_free_again_when_the_last_record_came_back() -> None:
+def test_key_hash_is_free_after_its_last_record() -> None:
     holders = KeyHashHolders()
     assert holders.is_free_for(5, 1)
     holders.take(5, 1, 2)
@@ -18,7 +18,7 @@ def test_slot_is_free_again_when_the_last_record_came_back() -> None:
     assert 0 == len(holders)
 
 
-def test_slot_is_with_one_consumer() -> None:
+def test_key_hash_has_one_holder() -> None:
     holders = KeyHashHolders()
     holders.take(5, 1, 1)
     with pytest.raises(AssertionError, match="consumer 1 has key hash 5, not 2"):

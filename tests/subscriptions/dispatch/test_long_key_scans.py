@@ -39,7 +39,7 @@ async def add_large(house: House, *, codec: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize("codec", [0, 1, 4])
-async def test_keys_of_a_large_entry_are_not_looked_up_on_the_loop(codec: int) -> None:
+async def test_keys_of_a_large_entry_are_not_scanned_on_the_event_loop(codec: int) -> None:
     pool = HeldPool()
     async with held_house(pool) as house:
         values = await add_large(house, codec=codec)
@@ -58,7 +58,7 @@ async def test_keys_of_a_large_entry_are_not_looked_up_on_the_loop(codec: int) -
         assert threading.main_thread() not in pool.threads
 
 
-async def test_what_was_looked_up_before_a_reset_is_not_handed_out_after_it() -> None:
+async def test_entries_scanned_before_a_reset_are_not_delivered_after_it() -> None:
     pool = HeldPool()
     async with held_house(pool) as house:
         values = await add_large(house)
@@ -78,7 +78,7 @@ async def test_what_was_looked_up_before_a_reset_is_not_handed_out_after_it() ->
 
 
 @pytest.mark.parametrize("type_", [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED])
-async def test_time_among_many_headers_is_not_looked_for_on_the_loop(
+async def test_many_headers_are_not_scanned_on_the_event_loop(
     type_: SubscriptionType,
 ) -> None:
     pool = HeldPool()

@@ -45,7 +45,7 @@ def test_consumer_at_its_limit_gets_nothing_until_half(make: object) -> None:
 
 
 @MAKERS
-def test_all_together_at_the_limit_get_nothing_until_below_half(make: object) -> None:
+def test_consumers_at_the_shared_limit_get_nothing_until_below_half(make: object) -> None:
     state = make_one(make, unacked_subscription_max=4)
     assert {0: ["0.0", "1.0", "2.0", "3.0"]} == read(state, *ENTRIES[:6])
     assert not state.acknowledged([RecordMask(at(0)), RecordMask(at(1))])
@@ -55,7 +55,7 @@ def test_all_together_at_the_limit_get_nothing_until_below_half(make: object) ->
 
 
 @MAKERS
-def test_records_that_were_acknowledged_before_are_not_handed_out(make: object) -> None:
+def test_records_acknowledged_before_are_not_delivered(make: object) -> None:
     state = make_one(make)
     out, taken = state.dispatch([BATCH, ENTRIES[2]], {at(1): 0b1010}, 0)
     assert ({0: ["1.1", "1.3", "2.0"]}, 2) == (shown(out), taken)
@@ -63,7 +63,7 @@ def test_records_that_were_acknowledged_before_are_not_handed_out(make: object) 
 
 
 @MAKERS
-def test_acknowledging_what_was_to_be_read_again_lets_reading_go_on(make: object) -> None:
+def test_acknowledging_queued_records_resumes_reading(make: object) -> None:
     """Nobody has anything then, so nothing else would ever say so."""
     state = make_one(make)
     read(state, *ENTRIES[:2])
@@ -75,7 +75,7 @@ def test_acknowledging_what_was_to_be_read_again_lets_reading_go_on(make: object
 
 
 @MAKERS
-def test_last_piece_may_go_beyond_the_permits(make: object) -> None:
+def test_last_delivery_may_exceed_the_permits(make: object) -> None:
     state = make_one(make, permits=1)
     assert {0: ["1.0", "1.1", "1.2", "1.3"]} == read(state, BATCH, entry(2, b"a"))
     state.consumers[0].add_permits(3)
@@ -85,7 +85,7 @@ def test_last_piece_may_go_beyond_the_permits(make: object) -> None:
 
 
 @MAKERS
-def test_some_records_of_a_batch_come_again_with_their_counts(make: object) -> None:
+def test_records_of_a_batch_are_redelivered_with_their_counts(make: object) -> None:
     state = make_one(make)
     read(state, BATCH)
     state.redeliver(0, [RecordMask(at(1), 0b0110), RecordMask(at(9))])
@@ -99,7 +99,7 @@ def test_some_records_of_a_batch_come_again_with_their_counts(make: object) -> N
 
 
 @MAKERS
-def test_what_was_acknowledged_meanwhile_does_not_come_again(make: object) -> None:
+def test_records_acknowledged_meanwhile_are_not_redelivered(make: object) -> None:
     state = make_one(make)
     read(state, BATCH, entry(2, b"a"))
     state.redeliver(0, None)
@@ -112,7 +112,7 @@ def test_what_was_acknowledged_meanwhile_does_not_come_again(make: object) -> No
 
 
 @MAKERS
-def test_what_a_consumer_had_goes_to_the_others(make: object) -> None:
+def test_records_of_a_removed_consumer_go_to_others(make: object) -> None:
     state = make_one(make)
     read(state, BATCH, entry(2, b"a"))
     other = join(state, some(2)[1])
@@ -123,7 +123,7 @@ def test_what_a_consumer_had_goes_to_the_others(make: object) -> None:
 
 
 @MAKERS
-def test_last_who_leaves_leaves_nothing_but_counts(make: object) -> None:
+def test_last_consumer_leaves_only_redelivery_counts(make: object) -> None:
     state = make_one(make)
     read(state, BATCH, entry(2, b"b", due_ms=50))
     state.remove(0)
@@ -160,7 +160,7 @@ def test_clear_keeps_consumers_and_their_permits(make: object) -> None:
 
 
 @MAKERS
-def test_delayed_records_wait_and_hold_up_nobody(make: object) -> None:
+def test_delayed_records_do_not_hold_up_others(make: object) -> None:
     state = make_one(make)
     late, soon, now = entry(1, b"a", due_ms=90), entry(2, b"a", due_ms=50), entry(3, b"a")
     assert {0: ["3.0"]} == read(state, late, soon, now, now_ms=20)
@@ -175,7 +175,7 @@ def test_delayed_records_wait_and_hold_up_nobody(make: object) -> None:
 
 
 @MAKERS
-def test_delayed_record_that_is_due_does_not_wait(make: object) -> None:
+def test_delayed_record_that_is_due_is_delivered_at_once(make: object) -> None:
     state = make_one(make)
     assert {0: ["1.0"]} == read(state, entry(1, b"a", due_ms=20), now_ms=20)
 
@@ -191,7 +191,7 @@ def test_too_many_delayed_records_hold_up_reading(make: object) -> None:
 
 
 @MAKERS
-def test_all_before_a_position_goes_wherever_it_is(make: object) -> None:
+def test_acknowledged_upto_forgets_pending_queued_and_delayed(make: object) -> None:
     state = make_one(make)
     read(state, *ENTRIES[:3], entry(3, b"a", due_ms=50), entry(4, b"a", b"a"), ENTRIES[5])
     state.redeliver(0, [RecordMask(at(1))])
@@ -200,7 +200,7 @@ def test_all_before_a_position_goes_wherever_it_is(make: object) -> None:
 
 
 @MAKERS
-def test_records_are_known_to_be_with_nobody_after_all(make: object) -> None:
+def test_every_record_is_accounted_for(make: object) -> None:
     """What nobody had or knows is passed over."""
     state = make_one(make)
     read(state, BATCH)

@@ -18,7 +18,7 @@ def state() -> PendingAcks:
     return made
 
 
-def test_pieces_of_a_consumer_come_in_order(state: PendingAcks) -> None:
+def test_records_of_a_consumer_are_in_order(state: PendingAcks) -> None:
     state.add(at(0), 20, 0b1)
     assert [RecordMask(at(1), 0b1011)] == state.masks_of(10)
     assert [
@@ -29,7 +29,7 @@ def test_pieces_of_a_consumer_come_in_order(state: PendingAcks) -> None:
     assert [] == state.masks_of(30)
 
 
-def test_acknowledged_records_leave_whoever_has_them(state: PendingAcks) -> None:
+def test_acknowledged_records_are_removed_from_any_consumer(state: PendingAcks) -> None:
     assert {PendingRecords(10, 0b0010), PendingRecords(20, 0b0100)} == set(
         state.remove(at(1), 0b10110)
     )
@@ -41,7 +41,7 @@ def test_acknowledged_records_leave_whoever_has_them(state: PendingAcks) -> None
     assert () == state.remove(at(9), ALL)
 
 
-def test_only_what_a_consumer_has_is_taken_from_it(state: PendingAcks) -> None:
+def test_only_records_of_the_consumer_are_removed(state: PendingAcks) -> None:
     assert 0b0010 == state.remove_of(10, at(1), 0b0110)
     assert 0 == state.remove_of(10, at(1), 0b0110)
     assert 0 == state.remove_of(10, at(2), ALL)
@@ -49,7 +49,7 @@ def test_only_what_a_consumer_has_is_taken_from_it(state: PendingAcks) -> None:
     assert [RecordMask(at(1), 0b0100), RecordMask(at(2), 1)] == state.masks_of(20)
 
 
-def test_record_is_with_one_consumer(state: PendingAcks) -> None:
+def test_record_has_one_consumer(state: PendingAcks) -> None:
     with pytest.raises(AssertionError, match="consumer 20 has records"):
         state.add(at(1), 10, 0b0100)
 

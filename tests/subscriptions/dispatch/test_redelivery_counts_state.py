@@ -38,7 +38,7 @@ def test_counts_equal_a_counter(changes: list[tuple[bool, int]]) -> None:
         assert all(a[0] != b[0] for a, b in pairwise(found))
 
 
-def test_unknown_entries_were_never_handed_out() -> None:
+def test_unknown_entries_have_count_zero() -> None:
     counts = RedeliveryCounts()
     assert [(0, 0b11)] == list(counts.split(PLACE, 0b11))
     counts.forget(PLACE, 0b11)
@@ -51,7 +51,7 @@ def test_unknown_entries_were_never_handed_out() -> None:
     assert 0 == len(counts)
 
 
-def test_marks_count_how_often_a_cursor_passed() -> None:
+def test_marks_count_rewinds_past_a_position() -> None:
     marks = RewindCounts()
     for reached in (5, 3, 5):
         marks.reach(at(reached))

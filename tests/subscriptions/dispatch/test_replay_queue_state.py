@@ -35,13 +35,13 @@ def test_queue_equals_a_dictionary(changes: list[tuple[bool, int, int, int]]) ->
         assert len(expected) == len(queue)
 
 
-def test_looking_takes_nothing_out() -> None:
+def test_first_removes_nothing() -> None:
     queue = ReplayQueue()
     queue.add(at(1), 0b11)
     assert [at(1)] == queue.first(9, 9) == queue.first(9, 9)
 
 
-def test_no_more_is_named_than_there_is_room_for() -> None:
+def test_first_is_limited_by_entries_and_records() -> None:
     queue = ReplayQueue()
     for entry_id in range(5):
         queue.add(at(entry_id), 0b111)
@@ -50,7 +50,7 @@ def test_no_more_is_named_than_there_is_room_for() -> None:
     assert [at(0), at(1), at(2)] == queue.first(3, 100)
 
 
-def test_many_at_once_are_sorted_in() -> None:
+def test_many_new_positions_are_sorted() -> None:
     queue = ReplayQueue()
     for entry_id in range(4 * INSERTED_SINGLY_MAX, 0, -1):
         queue.add(at(entry_id), 1)
@@ -67,7 +67,7 @@ def test_many_at_once_are_sorted_in() -> None:
         max_size=60,
     )
 )
-def test_slot_queue_equals_a_dictionary(changes: list[tuple[bool, int, int, int]]) -> None:
+def test_key_hash_queues_equal_a_dictionary(changes: list[tuple[bool, int, int, int]]) -> None:
     queue, expected = KeyHashQueues(), dict[tuple[int, Position], int]()
     for is_added, key_hash, entry_id, mask in changes:
         place = key_hash, at(entry_id)
@@ -89,7 +89,7 @@ def test_slot_queue_equals_a_dictionary(changes: list[tuple[bool, int, int, int]
                 assert is_first == queue.is_first(known, place_id)
 
 
-def test_slot_queue_is_cleared() -> None:
+def test_key_hash_queues_are_cleared() -> None:
     queue = KeyHashQueues()
     queue.add(1, at(1), 1)
     queue.clear()

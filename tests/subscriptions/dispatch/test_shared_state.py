@@ -9,14 +9,14 @@ from tests.subscriptions.dispatch.shared_builders import again, read, shared, so
 ENTRIES = [entry(number, None) for number in range(20)]
 
 
-def test_turns_go_round_and_last_some_entries() -> None:
+def test_rotation_gives_several_entries_in_a_row() -> None:
     state = shared(*some(3), round_robin_entries_max=2)
     assert {0: ["0.0", "1.0"], 1: ["2.0", "3.0"], 2: ["4.0"]} == read(state, *ENTRIES[:5])
     assert {0: ["5.0"]} == read(state, ENTRIES[5])
     assert {1: ["6.0"]} == read(state, ENTRIES[6])
 
 
-def test_turn_ends_with_the_permits() -> None:
+def test_rotation_moves_on_without_permits() -> None:
     state = shared(*some(2), permits=1)
     assert {0: ["0.0"], 1: ["1.0"]} == read(state, *ENTRIES[:4])
     assert ([], 0) == (wanted(state), state.entries_wanted())
@@ -34,7 +34,7 @@ def test_lower_priority_gets_what_the_higher_has_no_room_for() -> None:
     assert {2: ["5.0"]} == read(state, ENTRIES[5])
 
 
-def test_turn_of_who_left_is_over() -> None:
+def test_rotation_skips_a_removed_consumer() -> None:
     state = shared(*some(2))
     assert {0: ["0.0"]} == read(state, ENTRIES[0])
     state.remove(0)
@@ -42,7 +42,7 @@ def test_turn_of_who_left_is_over() -> None:
 
 
 @pytest.mark.parametrize("order", [(3, 1, 2), (1, 2, 3)])
-def test_what_comes_again_comes_from_the_lowest_on(order: tuple[int, ...]) -> None:
+def test_redelivery_begins_with_the_lowest_position(order: tuple[int, ...]) -> None:
     state = shared(*some(1), permits=6)
     read(state, *ENTRIES[:4])
     for entry_id in order:

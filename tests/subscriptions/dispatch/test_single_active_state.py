@@ -47,7 +47,7 @@ def test_second_exclusive_consumer_is_refused() -> None:
     assert (1, RewindCursor()) == state.add(consumer("other"))
 
 
-def test_nothing_is_read_before_the_cursor_went_back() -> None:
+def test_nothing_is_read_before_the_rewind() -> None:
     state = SingleActiveState(DispatchOptions(), is_exclusive=True)
     state.add(consumer())
     state.consumers[0].add_permits(9)
@@ -57,7 +57,7 @@ def test_nothing_is_read_before_the_cursor_went_back() -> None:
     assert (9, False) == (state.entries_wanted(), state.is_rewind_due)
 
 
-def test_what_permits_do_not_cover_is_not_taken() -> None:
+def test_entries_beyond_the_permits_are_not_taken() -> None:
     state = exclusive()
     state.consumers[0].add_permits(3)
     batches = [entry(number, b"a", b"b") for number in range(3)]
@@ -67,7 +67,7 @@ def test_what_permits_do_not_cover_is_not_taken() -> None:
     assert ({}, 0) == state.dispatch(batches[2:], {}, 0)
 
 
-def test_only_what_is_owed_is_given() -> None:
+def test_only_unacknowledged_records_are_delivered() -> None:
     state = exclusive()
     state.consumers[0].add_permits(9)
     batches = [entry(number, b"a", b"b") for number in range(3)]
@@ -76,7 +76,7 @@ def test_only_what_is_owed_is_given() -> None:
     assert (3, 6) == (taken, state.consumers[0].permits)
 
 
-def test_reads_follow_the_size_of_batches() -> None:
+def test_read_size_follows_the_size_of_batches() -> None:
     state = exclusive()
     state.consumers[0].add_permits(1_000)
     assert 500 == state.entries_wanted()
@@ -86,7 +86,7 @@ def test_reads_follow_the_size_of_batches() -> None:
     assert 10 == state.entries_wanted()
 
 
-def test_failover_waits_behind_who_was_active() -> None:
+def test_failover_waits_after_an_active_consumer() -> None:
     state = failover("b", "c")
     state.consumers[0].add_permits(9)
     assert [1] == give(state, 1)
@@ -98,7 +98,7 @@ def test_failover_waits_behind_who_was_active() -> None:
     assert [1, 2] == give(state, 1, 2)
 
 
-def test_failover_leaves_the_active_one_alone() -> None:
+def test_failover_keeps_the_active_consumer() -> None:
     state = failover("a", "b")
     assert (2, None) == state.add(consumer("c"))
     assert state.remove(1) is None
@@ -106,14 +106,14 @@ def test_failover_leaves_the_active_one_alone() -> None:
     assert state.is_active(2)
 
 
-def test_failover_after_nobody_does_not_wait() -> None:
+def test_failover_without_a_former_consumer_does_not_wait() -> None:
     state = failover("a", "b")
     assert state.remove(0) == RewindCursor(50)
     assert state.remove(1) is None
     assert (2, RewindCursor()) == state.add(consumer("c"))
 
 
-def test_partitions_have_different_active_ones() -> None:
+def test_partitions_have_different_active_consumers() -> None:
     found = []
     for index in range(4):
         state = failover("a", "b", "c", partition_index=index)
@@ -121,7 +121,7 @@ def test_partitions_have_different_active_ones() -> None:
     assert [0, 1, 2, 0] == found
 
 
-def test_redelivery_begins_from_the_start_and_counts() -> None:
+def test_redelivery_rewinds_and_counts() -> None:
     state = exclusive()
     state.consumers[0].add_permits(99)
     give(state, 1, 2, 3)
@@ -140,7 +140,7 @@ def test_redelivery_begins_from_the_start_and_counts() -> None:
     assert 0 == out[0][0].redelivery_count
 
 
-def test_redelivery_that_others_ask_for_is_ignored() -> None:
+def test_redelivery_for_an_inactive_consumer_is_ignored() -> None:
     state = failover("a", "b")
     assert state.redeliver(1, None) is None
     assert state.redeliver(0, []) is None
@@ -160,7 +160,7 @@ def test_acknowledged_records_are_not_counted() -> None:
     assert 0 == state.unacknowledged
 
 
-def test_count_of_what_is_out_is_limited() -> None:
+def test_number_of_counted_entries_is_limited() -> None:
     """A reader that never acknowledges costs no more and more memory."""
     state = exclusive()
     state.consumers[0].add_permits(10 * UNACKED_COUNTED_MAX)

@@ -44,7 +44,7 @@ def test_shares_cover_everything_about_evenly(count: int) -> None:
     assert all(0.6 * fair < size < 1.5 * fair for size in found.values()), found
 
 
-def test_who_joins_takes_and_who_leaves_gives_and_nothing_else_moves() -> None:
+def test_only_key_hashes_of_the_changed_consumer_move() -> None:
     owners = shares(*"abcde")
     before = table(owners)
     owners.add(9, consumer("new"))
@@ -72,7 +72,7 @@ def test_namesakes_share_too() -> None:
     assert 2 == len(found)
 
 
-def test_nobody_owns_anything() -> None:
+def test_no_consumer_owns_nothing() -> None:
     assert shares().owner_of(1) is None
     assert ranges().owner_of(1) is None
 
@@ -99,7 +99,7 @@ def test_ranges_do_not_overlap(other: Ranges) -> None:
 @pytest.mark.parametrize(
     "wrong", [(), ((5, 4),), ((-1, 4),), ((0, 65_536),), ((1, 5), (5, 9)), ((1, 9), (2, 3))]
 )
-def test_ranges_that_cannot_be(wrong: Ranges) -> None:
+def test_invalid_ranges_are_refused(wrong: Ranges) -> None:
     with pytest.raises(InvalidRequest, match="key range"):
         ranges(wrong)
 
