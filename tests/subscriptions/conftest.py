@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.subscriptions.dispatch.dispatcher_fixture import Scene
-from tests.subscriptions.partition_fixture import House, house
+from tests.subscriptions.partition_fixture import PartitionFixture, house
 
 
 @pytest.fixture
-async def room() -> AsyncIterator[House]:
+async def room() -> AsyncIterator[PartitionFixture]:
     async with house() as made:
         yield made
 

@@ -41,7 +41,7 @@ SECONDS_MAX = 120
 """Ends a test that hangs, and nothing waits for it otherwise."""
 
 
-class House:
+class PartitionFixture:
     """One partition, `orders`, from the engine up to its subscriptions."""
 
     def __init__(self, engine: FaultyEngine, clock: ManualClock) -> None:
@@ -86,7 +86,7 @@ class House:
     ) -> Subscription:
         return await self.partition.open(name, start=start, is_durable=is_durable)
 
-    async def owed(self, name: str = "s") -> list[str]:
+    async def unacknowledged(self, name: str = "s") -> list[str]:
         """The values of what a subscription owes."""
         subscription = self.partition.get(name)
         assert subscription is not None
@@ -120,9 +120,9 @@ class House:
 
 
 @asynccontextmanager
-async def house() -> AsyncIterator[House]:
+async def house() -> AsyncIterator[PartitionFixture]:
     """Open one, and close it."""
-    made = House(FaultyEngine(None), ManualClock(1_000_000))
+    made = PartitionFixture(FaultyEngine(None), ManualClock(1_000_000))
     await made.open()
     try:
         yield made
@@ -140,7 +140,7 @@ class Client:
         """The callback that raises when it is called next."""
         self.deliveries: list[Delivery] = []
         self.ends: list[SubscriptionsError | None] = []
-        self.hold: SubscriptionConsumer
+        self.consumer: SubscriptionConsumer
         self._arrived = Signal()
 
     async def join(
@@ -151,15 +151,15 @@ class Client:
         permits: int = PERMITS,
         failover_delay_ms: int = 0,
     ) -> "Client":
-        self.hold = await subscription.add_consumer(
+        self.consumer = await subscription.add_consumer(
             ConsumerOptions(name=self.name),
             wanted,
             deliver=self._take,
-            on_ended=self.let_go,
+            on_ended=self.ended,
             failover_delay_ms=failover_delay_ms,
         )
         if permits:
-            self.hold.add_permits(permits)
+            self.consumer.add_permits(permits)
         return self
 
     def _take(self, deliveries: Sequence[Delivery]) -> None:
@@ -167,7 +167,7 @@ class Client:
         self.deliveries += deliveries
         self._arrived.notify()
 
-    def let_go(self, error: SubscriptionsError | None) -> None:
+    def ended(self, error: SubscriptionsError | None) -> None:
         self._maybe_fail("ended")
         self.ends.append(error)
 
@@ -199,7 +199,7 @@ class Client:
 
     async def acknowledge(self, *values: str) -> None:
         """Acknowledge records that came, in one call."""
-        await self.hold.acknowledge(
+        await self.consumer.acknowledge(
             [
                 Acknowledgement(delivery.position, mask, len(all_values(delivery)))
                 for delivery, mask in self.pieces(*values)
@@ -209,13 +209,13 @@ class Client:
     async def acknowledge_upto(self, value: str) -> None:
         """Acknowledge everything up to a record that came."""
         delivery, mask = self.pieces(value)[-1]
-        await self.hold.acknowledge_upto(
+        await self.consumer.acknowledge_upto(
             Acknowledgement(delivery.position, 2 * mask - 1, len(all_values(delivery)))
         )
 
     def nack(self, *values: str) -> None:
         """Send records that came back."""
-        self.hold.redeliver(
+        self.consumer.redeliver(
             [RecordMask(delivery.position, mask) for delivery, mask in self.pieces(*values)]
         )
 

@@ -19,7 +19,7 @@ from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionFenced,
 from kledger.subscriptions.model import Delivery, StartPosition, SubscriptionType
 from kledger.subscriptions.subscription import Subscription
 from tests.ledger.cursors.test_cursor_races import interleavings
-from tests.subscriptions.partition_fixture import Client, House, values_of
+from tests.subscriptions.partition_fixture import Client, PartitionFixture, values_of
 from tests.subscriptions.steps import Gate, Restless, Steps, turns
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
@@ -57,8 +57,8 @@ class Member(Client):
         super()._take(deliveries)
         self.scene.received += [value for each in deliveries for value in values_of(each)]
 
-    def let_go(self, error: SubscriptionsError | None) -> None:
-        super().let_go(error)
+    def ended(self, error: SubscriptionsError | None) -> None:
+        super().ended(error)
         self.is_in = False
         self.deliveries.clear()
         self.scene.begun()
@@ -79,7 +79,7 @@ class Member(Client):
             for value in self.values:  # they come again, as none is acknowledged
                 self.scene.received.remove(value)
             self.deliveries.clear()
-            await self.hold.close()
+            await self.consumer.close()
 
 
 class Scene:
@@ -88,14 +88,14 @@ class Scene:
     `received` is what was delivered since the position was set for the last time.
     """
 
-    def __init__(self, house: House, steps: Steps, wanted: SubscriptionType) -> None:
+    def __init__(self, house: PartitionFixture, steps: Steps, wanted: SubscriptionType) -> None:
         self.house = house
         self.steps = steps
         self.wanted = wanted
         self.received: list[str] = []
         self.has_begun = False
         self.expected = values_from(0)
-        self.places: list[Position] = []
+        self.positions: list[Position] = []
         self.members: list[Member] = []
         self.answers = Gate()
         """Between a repeated read and the dispatcher."""
@@ -104,7 +104,7 @@ class Scene:
     async def open(self, name: str) -> None:
         house = self.house
         await house.open_partition(name, PAIRS)
-        self.places = await asyncio.gather(*(house.ledger.add_entry(data) for data in BATCHES))
+        self.positions = await asyncio.gather(*(house.ledger.add_entry(data) for data in BATCHES))
         self.subscription = await house.subscription()
         self.delay_answers(self.subscription.cursor)
 
@@ -143,7 +143,7 @@ class Scene:
             await self.reconnect()
             for member in self.members:
                 if member.is_in:
-                    member.hold.add_permits(1_000)
+                    member.consumer.add_permits(1_000)
                     await member.acknowledge(*member.values)
                     member.deliveries.clear()
 
@@ -184,7 +184,7 @@ class Reading:
         await turns()
 
     def ask(self) -> None:
-        self.member.hold.add_permits(3)
+        self.member.consumer.add_permits(3)
 
     async def answer(self) -> None:
         self.scene.steps.reads.open()
@@ -193,7 +193,7 @@ class Reading:
     async def deliver(self) -> None:
         self.scene.answers.open()
         if self.member.is_in:
-            self.member.hold.add_permits(3)
+            self.member.consumer.add_permits(3)
         await turns()
 
     def script(self) -> Script:
@@ -206,7 +206,7 @@ class Replaying(Reading):
     def ask(self) -> None:
         if not self.scene.has_begun:
             self.member.nack("a0", "b0")
-        self.member.hold.add_permits(3)
+        self.member.consumer.add_permits(3)
 
 
 Act: TypeAlias = Callable[[Subscription, list[Position]], Awaitable[None]]
@@ -220,11 +220,13 @@ class Setting:
     first: int
 
 
-BACK = Setting(lambda subscription, places: subscription.reset(StartPosition(places[1])), 1)
-FORWARD = Setting(lambda subscription, places: subscription.reset(StartPosition(places[5])), 5)
-REWIND = Setting(lambda subscription, places: subscription.rewind(), 0)
-SKIP = Setting(lambda subscription, places: subscription.skip(4), 3)
-CLEAR = Setting(lambda subscription, places: subscription.clear_backlog(), 7)
+BACK = Setting(lambda subscription, positions: subscription.reset(StartPosition(positions[1])), 1)
+FORWARD = Setting(
+    lambda subscription, positions: subscription.reset(StartPosition(positions[5])), 5
+)
+REWIND = Setting(lambda subscription, positions: subscription.rewind(), 0)
+SKIP = Setting(lambda subscription, positions: subscription.skip(4), 3)
+CLEAR = Setting(lambda subscription, positions: subscription.clear_backlog(), 7)
 SETTINGS = {"back": BACK, "forward": FORWARD, "rewind": REWIND, "skip": SKIP, "clear": CLEAR}
 
 
@@ -243,12 +245,12 @@ class Resetting:
         scene = self.scene
         if scene.subscription.is_fenced:
             with pytest.raises(SubscriptionFenced):
-                await self.setting.act(scene.subscription, scene.places)
+                await self.setting.act(scene.subscription, scene.positions)
             return
         scene.steps.writes.shut()
         scene.begun()
         scene.expected = values_from(self.setting.first)
-        self.work = asyncio.ensure_future(self.setting.act(scene.subscription, scene.places))
+        self.work = asyncio.ensure_future(self.setting.act(scene.subscription, scene.positions))
         await turns()
 
     async def end(self) -> None:
@@ -280,7 +282,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.steps = Steps()
-        self.house = House(FaultyEngine(None), ManualClock(1_000_000))
+        self.house = PartitionFixture(FaultyEngine(None), ManualClock(1_000_000))
         self.count = 0
 
     async def open(self) -> None:

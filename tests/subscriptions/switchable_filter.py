@@ -9,7 +9,7 @@ from kledger.runtime.containment import FaultUnit
 from kledger.subscriptions.visibility_filter import Visibility
 
 
-class Curtain:
+class SwitchableFilter:
     """A `Screen`; says of the entries before `at` which are hidden, and of others nothing."""
 
     def __init__(self) -> None:

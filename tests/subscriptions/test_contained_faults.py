@@ -9,7 +9,7 @@ from kledger.subscriptions.dispatch.dispatcher import Dispatcher
 from kledger.subscriptions.errors import SubscriptionFailed
 from kledger.subscriptions.model import ConsumerOptions, Delivery, SubscriptionType
 from tests.contained import Contained
-from tests.subscriptions.partition_fixture import Client, House
+from tests.subscriptions.partition_fixture import Client, PartitionFixture
 
 PLACES: dict[str, Callable[[Client, pytest.MonkeyPatch], None]] = {
     "a task that hands out": lambda client, patch: fail_once(patch, "_dispatch_buffered"),
@@ -34,7 +34,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 @pytest.mark.parametrize("wanted", list(SubscriptionType))
 @pytest.mark.parametrize("place", PLACES)
 async def test_subscription_closed_by_a_fault_redelivers_when_opened_again(
-    room: House,
+    room: PartitionFixture,
     wanted: SubscriptionType,
     place: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -57,13 +57,13 @@ async def test_subscription_closed_by_a_fault_redelivers_when_opened_again(
     await again.join(await room.subscription("s"), wanted)
     assert list("bc") == await again.got(2)
     await again.acknowledge("b", "c")
-    assert [] == await room.owed("s")
+    assert [] == await room.unacknowledged("s")
     assert (list("abc"), []) == (await other.got(3), other.ends)
 
 
 @pytest.mark.parametrize("wanted", list(SubscriptionType))
 async def test_nothing_runs_between_a_fault_and_the_end_of_the_subscription(
-    room: House, wanted: SubscriptionType, contained: Contained
+    room: PartitionFixture, wanted: SubscriptionType, contained: Contained
 ) -> None:
     """The other task of the dispatcher handed out, past a record whose consumer never got it."""
     subscription = await room.subscription("s")
@@ -85,7 +85,7 @@ async def test_nothing_runs_between_a_fault_and_the_end_of_the_subscription(
 
 
 async def test_fault_in_the_failover_timer_closes_the_subscription(
-    room: House, monkeypatch: pytest.MonkeyPatch, contained: Contained
+    room: PartitionFixture, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     await room.add("a")
     subscription = await room.subscription("s")
@@ -104,7 +104,7 @@ async def test_fault_in_the_failover_timer_closes_the_subscription(
 
 
 async def test_fault_in_on_ended_does_not_affect_other_consumers(
-    room: House, contained: Contained
+    room: PartitionFixture, contained: Contained
 ) -> None:
     subscription = await room.subscription("s")
     broken, other = Client("broken"), Client("other")

@@ -19,7 +19,7 @@ from kledger.subscriptions.entry_view import (
 from kledger.subscriptions.model import KEY_HASH_COUNT
 from tests.subscriptions.dispatch.builders import at, data_of
 
-PLACE = at(7)
+POSITION = at(7)
 LARGE = b"x" * 5_000
 
 
@@ -62,7 +62,7 @@ def test_records_are_grouped_by_key_hash(codec: int) -> None:
         (key_hash_of(b"b"), 0b10010),
         (key_hash_of(b""), 0b01000),
     }
-    assert expected == set(records_by_key_hash(PLACE, memoryview(data)))
+    assert expected == set(records_by_key_hash(POSITION, memoryview(data)))
 
 
 def test_records_without_a_key_have_the_hash_of_their_position() -> None:
@@ -75,9 +75,9 @@ def test_records_without_a_key_have_the_hash_of_their_position() -> None:
 def test_undecodable_entry_has_one_key_hash() -> None:
     data = data_of((b"a", b"b", b"c"))
     for broken in (data[:-3], data_of((b"a", b"b", b"c"), codec=1)[:-3], data[:61] + b"\x80" * 40):
-        ((_, mask),) = records_by_key_hash(PLACE, broken)
+        ((_, mask),) = records_by_key_hash(POSITION, broken)
         assert 0b111 == mask
-    ((_, mask),) = records_by_key_hash(PLACE, b"no batch")
+    ((_, mask),) = records_by_key_hash(POSITION, b"no batch")
     assert 1 == mask
 
 
@@ -129,7 +129,7 @@ def test_too_many_keys_of_one_entry_share_a_hash() -> None:
     data = build_batch([NewRecord(None, b"%d" % number) for number in range(20_000)])
     keys_max = MASK_BITS_MAX // 20_000
     assert keys_max < 20_000
-    ((key_hash, mask),) = records_by_key_hash(PLACE, data)
-    assert (key_hash_of(b"%d:%d" % PLACE), (1 << 20_000) - 1) == (key_hash, mask)
+    ((key_hash, mask),) = records_by_key_hash(POSITION, data)
+    assert (key_hash_of(b"%d:%d" % POSITION), (1 << 20_000) - 1) == (key_hash, mask)
     few = build_batch([NewRecord(None, b"%d" % (number % 9)) for number in range(20_000)])
-    assert 9 == len(records_by_key_hash(PLACE, few))
+    assert 9 == len(records_by_key_hash(POSITION, few))

@@ -6,12 +6,12 @@ import pytest
 
 from kledger.subscriptions.model import SubscriptionType
 from tests.freed import without_collection
-from tests.subscriptions.partition_fixture import Client, House
+from tests.subscriptions.partition_fixture import Client, PartitionFixture
 
 
 @pytest.mark.parametrize("kind", list(SubscriptionType))
 async def test_subscriptions_of_a_closed_ledger_are_freed(
-    room: House, kind: SubscriptionType
+    room: PartitionFixture, kind: SubscriptionType
 ) -> None:
     with without_collection() as freed:
         await room.add("a", "b")
@@ -23,7 +23,7 @@ async def test_subscriptions_of_a_closed_ledger_are_freed(
         await durable.rewind()  # lets its consumer go
         assert client.ends
         freed.watch(ledger=room.ledger, partition=room.partition, durable=durable, brief=brief)
-        freed.watch(cursor=durable.cursor, hold=client.hold)
+        freed.watch(cursor=durable.cursor, hold=client.consumer)
         del durable, brief, client
         await room.ledger.close()
         await room.quiet()

@@ -20,11 +20,11 @@ from kledger.subscriptions.model import StartPosition, SubscriptionType
 from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
 from kledger.subscriptions.subscription import NON_DURABLE_IDLE_MS
 from tests.subscriptions.dispatch.builders import data_of
-from tests.subscriptions.partition_fixture import BEGINNING, SECONDS_MAX, Client, House
+from tests.subscriptions.partition_fixture import BEGINNING, SECONDS_MAX, Client, PartitionFixture
 
 
 @pytest.fixture
-async def places(room: House) -> list[Position]:
+async def positions(room: PartitionFixture) -> list[Position]:
     return [await room.add("a", "b", "c"), await room.add("d"), await room.add("e", "f")]
 
 
@@ -46,38 +46,38 @@ async def places(room: House) -> list[Position]:
     ],
 )
 async def test_new_subscription_begins_at_its_start(
-    room: House,
-    places: list[Position],
+    room: PartitionFixture,
+    positions: list[Position],
     entry: int | Position,
     inside: tuple[int, int],
     expected: str,
     *,
     is_durable: bool,
 ) -> None:
-    position = places[entry] if isinstance(entry, int) else entry
+    position = positions[entry] if isinstance(entry, int) else entry
     subscription = await room.subscription(
         start=StartPosition(position, *inside), is_durable=is_durable
     )
     assert is_durable is subscription.is_durable
-    assert expected == "".join(await room.owed())
+    assert expected == "".join(await room.unacknowledged())
     await room.add("g")
-    assert f"{expected}g" == "".join(await room.owed())
+    assert f"{expected}g" == "".join(await room.unacknowledged())
 
 
 async def test_start_of_an_existing_subscription_is_ignored(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
-    first = await room.subscription(start=StartPosition(places[1]))
+    first = await room.subscription(start=StartPosition(positions[1]))
     assert first is await room.subscription(start=BEGINNING)
-    assert ["d", "e", "f"] == await room.owed()
+    assert ["d", "e", "f"] == await room.unacknowledged()
 
 
 async def test_subscription_is_not_found_before_it_is_at_its_start(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     """Whoever found its cursor made a second subscription of it, and both handed out the same."""
     found = []
-    opening = asyncio.ensure_future(room.subscription(start=StartPosition(places[1])))
+    opening = asyncio.ensure_future(room.subscription(start=StartPosition(positions[1])))
     while not opening.done():
         found.append(room.partition.get("s"))
         await asyncio.sleep(0)
@@ -88,21 +88,23 @@ async def test_subscription_is_not_found_before_it_is_at_its_start(
 
 
 async def test_only_durable_subscriptions_survive_a_crash(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
-    await room.subscription("inside", start=StartPosition(places[0], 1, 3))
+    await room.subscription("inside", start=StartPosition(positions[0], 1, 3))
     await room.subscription("reader", is_durable=False)
     assert ["inside"] == room.partition.names()
     await room.crash()
     assert ["inside"] == room.partition.names()
-    assert list("bcdef") == await room.owed("inside")
+    assert list("bcdef") == await room.unacknowledged("inside")
     assert room.partition.get("reader") is None
 
 
 @pytest.mark.parametrize("wanted", [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED])
-@pytest.mark.parametrize("ending", [House.crash, House.restart])
+@pytest.mark.parametrize("ending", [PartitionFixture.crash, PartitionFixture.restart])
 async def test_delayed_records_keep_their_time_over_a_restart(
-    room: House, wanted: SubscriptionType, ending: Callable[[House], Awaitable[None]]
+    room: PartitionFixture,
+    wanted: SubscriptionType,
+    ending: Callable[[PartitionFixture], Awaitable[None]],
 ) -> None:
     now_ms = room.clock.now_ms()
     late, early = [
@@ -126,10 +128,12 @@ async def test_delayed_records_keep_their_time_over_a_restart(
     assert [] == before.deliveries
 
 
-async def test_any_durable_cursor_is_a_subscription(room: House, places: list[Position]) -> None:
+async def test_any_durable_cursor_is_a_subscription(
+    room: PartitionFixture, positions: list[Position]
+) -> None:
     await room.ledger.open_cursor("other", initial=EARLIEST)
     assert ["other"] == room.partition.names()
-    assert list("abcdef") == await room.owed("other")
+    assert list("abcdef") == await room.unacknowledged("other")
     cursor = room.ledger.cursors["other"]
     await cursor.close()
     await room.partition.close()
@@ -148,29 +152,29 @@ async def test_any_durable_cursor_is_a_subscription(room: House, places: list[Po
 
 
 async def test_overlapping_openings_are_one_subscription(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     opened = await asyncio.gather(*(room.subscription() for _ in range(5)))
     assert 1 == len({id(each) for each in opened})
 
 
 async def test_opening_whose_caller_is_cancelled_is_completed(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     """It was cancelled between the cursor and its place: the next one got everything."""
     hold = room.engine.hold_next("commit")
-    opening = asyncio.ensure_future(room.subscription(start=StartPosition(places[0], 2, 3)))
+    opening = asyncio.ensure_future(room.subscription(start=StartPosition(positions[0], 2, 3)))
     await hold.reached()
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
     hold.release()
     await room.subscription(start=BEGINNING)
-    assert list("cdef") == await room.owed()
+    assert list("cdef") == await room.unacknowledged()
 
 
 async def test_opening_interrupted_by_a_crash_is_complete_or_undone(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     """It stood at the beginning for the length of a write."""
     for before in range(3):
@@ -178,7 +182,7 @@ async def test_opening_interrupted_by_a_crash_is_complete_or_undone(
         for _ in range(before):
             await room.quiet()
         opening = asyncio.ensure_future(
-            room.subscription(name, start=StartPosition(places[0], 2, 3))
+            room.subscription(name, start=StartPosition(positions[0], 2, 3))
         )
         hold = None
         for _ in range(before + 1):
@@ -192,11 +196,11 @@ async def test_opening_interrupted_by_a_crash_is_complete_or_undone(
         await room.crash()
         await asyncio.gather(opening, return_exceptions=True)
         subscription = room.partition.get(name)
-        owed = None if subscription is None else "".join(await room.owed(name))
-        assert [None, "cdef", "cdef"][before] == owed
+        unacknowledged = None if subscription is None else "".join(await room.unacknowledged(name))
+        assert [None, "cdef", "cdef"][before] == unacknowledged
 
 
-async def test_invalid_names_and_kinds_are_refused(room: House) -> None:
+async def test_invalid_names_and_kinds_are_refused(room: PartitionFixture) -> None:
     with pytest.raises(InvalidRequest):
         await room.subscription("")
     await room.subscription("durable")
@@ -209,39 +213,39 @@ async def test_invalid_names_and_kinds_are_refused(room: House) -> None:
 
 @pytest.mark.parametrize("is_durable", [True, False])
 async def test_invalid_start_creates_nothing(
-    room: House, places: list[Position], *, is_durable: bool
+    room: PartitionFixture, positions: list[Position], *, is_durable: bool
 ) -> None:
     """The cursor was made before its place was looked at, and stayed."""
     for index, size in ((4, 3), (-1, 3), (1, 0)):
         with pytest.raises(InvalidRequest):
             await room.subscription(
-                start=StartPosition(places[0], index, size), is_durable=is_durable
+                start=StartPosition(positions[0], index, size), is_durable=is_durable
             )
     assert ([], None) == (room.partition.names(), room.partition.get("s"))
     assert not room.ledger.has_cursors
 
 
 async def test_start_that_was_not_written_creates_nothing(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     hold = room.engine.hold_next("commit")
-    opening = asyncio.ensure_future(room.subscription(start=StartPosition(places[1])))
+    opening = asyncio.ensure_future(room.subscription(start=StartPosition(positions[1])))
     await hold.reached()
     hold.fail()
     with pytest.raises(StorageFailed):
         await opening
     assert [] == room.partition.names()
-    await room.subscription(start=StartPosition(places[2]))
-    assert ["e", "f"] == await room.owed()
+    await room.subscription(start=StartPosition(positions[2]))
+    assert ["e", "f"] == await room.unacknowledged()
 
 
 async def test_closing_whose_caller_is_cancelled_is_completed(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     """A reader's subscription stayed for ever, with its cursor."""
     subscription = await room.subscription(is_durable=False)
     client = await Client().join(subscription)
-    leaving = asyncio.ensure_future(client.hold.close())
+    leaving = asyncio.ensure_future(client.consumer.close())
     await asyncio.sleep(0)
     leaving.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -250,7 +254,7 @@ async def test_closing_whose_caller_is_cancelled_is_completed(
     assert (room.partition.get("s"), True) == (None, subscription.cursor.is_closed)
 
 
-async def test_number_of_subscriptions_is_limited(room: House) -> None:
+async def test_number_of_subscriptions_is_limited(room: PartitionFixture) -> None:
     partition = PartitionSubscriptions(
         room.ledger,
         partition_index=0,
@@ -271,7 +275,9 @@ async def test_number_of_subscriptions_is_limited(room: House) -> None:
     await partition.close()
 
 
-async def test_deleted_subscription_does_not_return(room: House, places: list[Position]) -> None:
+async def test_deleted_subscription_does_not_return(
+    room: PartitionFixture, positions: list[Position]
+) -> None:
     await room.subscription()
     await room.partition.delete("s")
     for _ in range(2):
@@ -281,11 +287,11 @@ async def test_deleted_subscription_does_not_return(room: House, places: list[Po
             await room.partition.delete("s")
         await room.crash()
     await room.subscription(start=StartPosition(LATEST))
-    assert [] == await room.owed()
+    assert [] == await room.unacknowledged()
 
 
 async def test_subscription_being_closed_can_be_deleted(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     """It was refused as closed until the closing had ended."""
     subscription = await room.subscription()
@@ -298,7 +304,7 @@ async def test_subscription_being_closed_can_be_deleted(
 
 
 async def test_subscription_with_consumers_is_deleted_by_force_only(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     client = await Client().join(await room.subscription())
     with pytest.raises(ConsumerBusy):
@@ -311,7 +317,7 @@ async def test_subscription_with_consumers_is_deleted_by_force_only(
 
 
 async def test_deletion_that_was_not_written_changes_nothing(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     subscription = await room.subscription()
     room.engine.fail_next("commit")
@@ -324,20 +330,20 @@ async def test_deletion_that_was_not_written_changes_nothing(
 
 @pytest.mark.parametrize("is_durable", [True, False])
 async def test_non_durable_subscription_ends_with_its_last_consumer(
-    room: House, places: list[Position], *, is_durable: bool
+    room: PartitionFixture, positions: list[Position], *, is_durable: bool
 ) -> None:
     subscription = await room.subscription(is_durable=is_durable)
     shared = SubscriptionType.SHARED
     clients = [await Client(name).join(subscription, shared) for name in "ab"]
-    await clients[0].hold.close()
+    await clients[0].consumer.close()
     assert subscription is room.partition.get("s")
-    await clients[1].hold.close()
+    await clients[1].consumer.close()
     assert (subscription if is_durable else None) is room.partition.get("s")
     assert is_durable is not subscription.cursor.is_closed
 
 
 async def test_non_durable_subscription_without_consumers_is_closed_after_a_while(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     """A reader that sought found a new subscription at its old place."""
     subscription = await room.subscription(is_durable=False)
@@ -345,13 +351,13 @@ async def test_non_durable_subscription_without_consumers_is_closed_after_a_whil
     room.clock.advance(10 * NON_DURABLE_IDLE_MS)
     await room.quiet()
     assert subscription is room.partition.get("s")
-    await subscription.reset(StartPosition(places[1]))
+    await subscription.reset(StartPosition(positions[1]))
     assert ([None], subscription) == (client.ends, room.partition.get("s"))
     room.clock.advance(NON_DURABLE_IDLE_MS - 1)
     await room.quiet()
     again = await Client().join(subscription)
     assert list("def") == await again.got(3)
-    await subscription.reset(StartPosition(places[1]))
+    await subscription.reset(StartPosition(positions[1]))
     room.clock.advance(NON_DURABLE_IDLE_MS)
     await room.quiet()
     assert room.partition.get("s") is None
@@ -361,32 +367,32 @@ async def test_non_durable_subscription_without_consumers_is_closed_after_a_whil
 
 
 async def test_name_can_be_opened_again_while_it_is_being_closed(
-    room: House, places: list[Position]
+    room: PartitionFixture, positions: list[Position]
 ) -> None:
     subscription = await room.subscription(is_durable=False)
     client = await Client().join(subscription)
-    leaving = asyncio.ensure_future(client.hold.close())
+    leaving = asyncio.ensure_future(client.consumer.close())
     await asyncio.sleep(0)
-    again = await room.subscription(is_durable=False, start=StartPosition(places[2]))
+    again = await room.subscription(is_durable=False, start=StartPosition(positions[2]))
     assert again is not subscription
     await leaving
     assert again is room.partition.get("s")
-    assert ["e", "f"] == await room.owed()
+    assert ["e", "f"] == await room.unacknowledged()
 
 
-async def ended_by_closing(room: House) -> None:
+async def ended_by_closing(room: PartitionFixture) -> None:
     await asyncio.gather(room.partition.close(), room.partition.close())
 
 
-async def ended_by_the_ledger(room: House) -> None:
+async def ended_by_the_ledger(room: PartitionFixture) -> None:
     await room.ledger.close()
 
 
-async def ended_by_deletion(room: House) -> None:
+async def ended_by_deletion(room: PartitionFixture) -> None:
     await room.store.delete_managed_ledger("orders")
 
 
-async def ended_by_another_owner(room: House) -> None:
+async def ended_by_another_owner(room: PartitionFixture) -> None:
     await room.store.open_managed_ledger("orders")
 
 
@@ -394,7 +400,7 @@ async def ended_by_another_owner(room: House) -> None:
     "end", [ended_by_closing, ended_by_the_ledger, ended_by_deletion, ended_by_another_owner]
 )
 async def test_all_subscriptions_end_with_the_partition(
-    room: House, places: list[Position], end: object
+    room: PartitionFixture, positions: list[Position], end: object
 ) -> None:
     clients = [
         await Client().join(await room.subscription(name, is_durable=name != "reader"))
@@ -407,7 +413,7 @@ async def test_all_subscriptions_end_with_the_partition(
     for client in clients:
         assert [SubscriptionClosed] == [type(each) for each in client.ends]
         await client.acknowledge(*client.values)
-        await client.hold.close()
+        await client.consumer.close()
     for subscription in subscriptions:
         assert subscription is not None
         assert subscription.cursor.is_closed
@@ -422,13 +428,15 @@ async def test_all_subscriptions_end_with_the_partition(
     assert 0 == len(room.timers)
 
 
-async def test_closed_subscriptions_leave_nothing(room: House, places: list[Position]) -> None:
+async def test_closed_subscriptions_leave_nothing(
+    room: PartitionFixture, positions: list[Position]
+) -> None:
     for number in range(20):
         subscription = await room.subscription(f"s{number}", is_durable=bool(number % 2))
         client = await Client().join(subscription)
         await client.got(6)
         await client.acknowledge("b", "e")
-        await client.hold.close()
+        await client.consumer.close()
         if number % 2:
             await room.partition.delete(f"s{number}")
     await room.quiet()
@@ -438,7 +446,9 @@ async def test_closed_subscriptions_leave_nothing(room: House, places: list[Posi
     assert 1 == len(room.ledger._listeners), "the partition itself"
 
 
-async def test_closing_that_cannot_write_still_ends(room: House, places: list[Position]) -> None:
+async def test_closing_that_cannot_write_still_ends(
+    room: PartitionFixture, positions: list[Position]
+) -> None:
     client = await Client().join(await room.subscription())
     await client.got(6)
     room.engine.fail_next("commit")
@@ -450,7 +460,7 @@ async def test_closing_that_cannot_write_still_ends(room: House, places: list[Po
 
 
 async def test_delivery_resumes_after_a_failed_deletion_of_the_log(
-    room: House,
+    room: PartitionFixture,
 ) -> None:
     """It is fenced for a while, and whoever read in that while never read again."""
     await room.add("a", "b")
@@ -458,7 +468,7 @@ async def test_delivery_resumes_after_a_failed_deletion_of_the_log(
     hold = room.engine.hold_next("commit")
     deleting = asyncio.ensure_future(room.store.delete_managed_ledger("orders"))
     await hold.reached()
-    client.hold.add_permits(10)
+    client.consumer.add_permits(10)
     for _ in range(10):
         await asyncio.sleep(0)
     hold.fail()
@@ -468,7 +478,7 @@ async def test_delivery_resumes_after_a_failed_deletion_of_the_log(
     assert ["a", "b"] == await client.got(2)
 
 
-async def test_fenced_log_has_no_subscriptions(room: House) -> None:
+async def test_fenced_log_has_no_subscriptions(room: PartitionFixture) -> None:
     """Its cursors are still there to be looked at, so a consumer joined and waited for ever."""
     await room.subscription()
     before = room.ledger

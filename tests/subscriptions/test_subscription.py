@@ -15,18 +15,18 @@ from kledger.subscriptions.errors import (
 )
 from kledger.subscriptions.model import ConsumerOptions, StartPosition, SubscriptionType
 from kledger.subscriptions.subscription import PEEK_ENTRIES_MAX, Subscription
-from tests.subscriptions.partition_fixture import BEGINNING, Client, House, values_of
+from tests.subscriptions.partition_fixture import BEGINNING, Client, PartitionFixture, values_of
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
 
 
 @pytest.fixture
-async def places(room: House) -> list[Position]:
+async def positions(room: PartitionFixture) -> list[Position]:
     return [await room.add("a", "b", "c"), await room.add("d"), await room.add("e", "f")]
 
 
 @pytest.fixture
-async def subscription(room: House, places: list[Position]) -> Subscription:
+async def subscription(room: PartitionFixture, positions: list[Position]) -> Subscription:
     return await room.subscription()
 
 
@@ -50,8 +50,8 @@ async def test_type_is_that_of_first_consumer_while_any_is_connected(
             with pytest.raises(ConsumerBusy, match=wanted):
                 await joined(subscription, other)
         assert list("abcdef") == await client.got(6)
-        await client.hold.close()
-        await client.hold.close()
+        await client.consumer.close()
+        await client.consumer.close()
         assert subscription.type is None
         assert [] == client.ends
 
@@ -61,7 +61,7 @@ async def test_exclusive_has_one_consumer(subscription: Subscription) -> None:
     with pytest.raises(ConsumerBusy):
         await joined(subscription)
     assert 1 == subscription.consumer_count
-    await client.hold.close()
+    await client.consumer.close()
     await joined(subscription)
 
 
@@ -86,25 +86,29 @@ async def test_refused_consumer_leaves_nothing(subscription: Subscription) -> No
     assert list("abcdef") == await client.got(6)
 
 
-async def test_number_of_consumers_is_limited(room: House, subscription: Subscription) -> None:
+async def test_number_of_consumers_is_limited(
+    room: PartitionFixture, subscription: Subscription
+) -> None:
     small = Subscription("s", subscription.cursor, subscription._context, consumers_max=2)
     first = await joined(small, SHARED)
     await joined(small, SHARED)
     with pytest.raises(ConsumerBusy, match="2"):
         await joined(small, SHARED)
-    await first.hold.close()
+    await first.consumer.close()
     await joined(small, SHARED)
     await small.close()
 
 
-async def test_options_are_those_of_first_consumer(room: House, subscription: Subscription) -> None:
+async def test_options_are_those_of_first_consumer(
+    room: PartitionFixture, subscription: Subscription
+) -> None:
     """Later ones with other options were given another dispatcher, and everything twice."""
     first = await Client("a").join(subscription, SHARED, failover_delay_ms=1)
     await first.got(6)
     second = await Client("b").join(subscription, SHARED, failover_delay_ms=2)
     await room.quiet()
     assert [] == second.values
-    await first.hold.close()
+    await first.consumer.close()
     assert list("abcdef") == sorted(await second.got(6))
 
 
@@ -125,7 +129,7 @@ SETTINGS: dict[str, tuple[Callable[[Subscription], Awaitable[None]], str]] = {
 @pytest.mark.parametrize("wanted", SubscriptionType)
 @pytest.mark.parametrize("setting", SETTINGS)
 async def test_setting_the_position_disconnects_consumers_which_join_again(
-    room: House, subscription: Subscription, wanted: SubscriptionType, setting: str
+    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType, setting: str
 ) -> None:
     act, expected = SETTINGS[setting]
     client = await joined(subscription, wanted)
@@ -133,37 +137,41 @@ async def test_setting_the_position_disconnects_consumers_which_join_again(
     await client.acknowledge("b", "e")
     number = subscription.cursor.revision.number
     await act(subscription)
-    assert ([None], True) == (client.ends, client.hold.is_ended)
+    assert ([None], True) == (client.ends, client.consumer.is_ended)
     assert number < subscription.cursor.revision.number
-    assert expected == "".join(await room.owed())
+    assert expected == "".join(await room.unacknowledged())
     again = await joined(subscription, wanted)
     assert expected == "".join(await again.got(len(expected)))
     await room.crash()
-    assert expected == "".join(await room.owed())
+    assert expected == "".join(await room.unacknowledged())
 
 
 @pytest.mark.parametrize(
     ("index", "expected"), [(0, "abcdef"), (1, "bcdef"), (2, "cdef"), (3, "def")]
 )
 async def test_reset_into_a_batch_delivers_the_rest_of_it(
-    room: House, subscription: Subscription, places: list[Position], index: int, expected: str
+    room: PartitionFixture,
+    subscription: Subscription,
+    positions: list[Position],
+    index: int,
+    expected: str,
 ) -> None:
     await subscription.clear_backlog()
-    await subscription.reset(StartPosition(places[0], index, 3))
+    await subscription.reset(StartPosition(positions[0], index, 3))
     client = await joined(subscription)
     assert expected == "".join(await client.got(len(expected)))
     await room.crash()
-    assert expected == "".join(await room.owed())
+    assert expected == "".join(await room.unacknowledged())
 
 
 async def test_invalid_positions_and_counts_are_refused(
-    subscription: Subscription, places: list[Position]
+    subscription: Subscription, positions: list[Position]
 ) -> None:
     client = await joined(subscription)
     for place in (
-        StartPosition(places[0], 4, 3),
-        StartPosition(places[0], -1, 3),
-        StartPosition(places[0], 1, 0),
+        StartPosition(positions[0], 4, 3),
+        StartPosition(positions[0], -1, 3),
+        StartPosition(positions[0], 1, 0),
     ):
         with pytest.raises(InvalidRequest):
             await subscription.reset(place)
@@ -177,7 +185,7 @@ async def test_invalid_positions_and_counts_are_refused(
 
 
 async def test_joining_and_setting_are_refused_while_the_position_is_set(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
     await client.got(6)
@@ -201,12 +209,12 @@ async def test_joining_and_setting_are_refused_while_the_position_is_set(
     hold.release()
     await resetting
     assert not subscription.is_fenced
-    assert [] == await room.owed()
+    assert [] == await room.unacknowledged()
     await joined(subscription)
 
 
 async def test_reset_whose_caller_is_cancelled_is_completed(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
     """The fence stayed for ever."""
     hold = room.engine.hold_next("sync")
@@ -219,12 +227,12 @@ async def test_reset_whose_caller_is_cancelled_is_completed(
     hold.release()
     await room.quiet()
     assert not subscription.is_fenced
-    assert [] == await room.owed()
+    assert [] == await room.unacknowledged()
 
 
 @pytest.mark.parametrize("setting", list(SETTINGS)[:3])
 async def test_reset_that_was_not_written_changes_nothing(
-    room: House, subscription: Subscription, setting: str
+    room: PartitionFixture, subscription: Subscription, setting: str
 ) -> None:
     client = await joined(subscription)
     await client.got(6)
@@ -238,7 +246,7 @@ async def test_reset_that_was_not_written_changes_nothing(
 
 
 async def test_skipping_where_nothing_can_be_read_changes_nothing(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
     await room.crash()  # nothing is in memory then
     found = room.partition.get("s")
@@ -247,11 +255,11 @@ async def test_skipping_where_nothing_can_be_read_changes_nothing(
     with pytest.raises(StorageFailed):
         await found.skip(2)
     assert not found.is_fenced
-    assert list("abcdef") == await room.owed()
+    assert list("abcdef") == await room.unacknowledged()
 
 
 async def test_reset_that_waits_for_the_lock_fails_when_closed(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
     hold = room.engine.hold_next("sync")
     deleting = asyncio.ensure_future(room.partition.delete("s"))
@@ -262,7 +270,9 @@ async def test_reset_that_waits_for_the_lock_fails_when_closed(
     await deleting
 
 
-async def test_deletion_waits_for_a_reset(room: House, subscription: Subscription) -> None:
+async def test_deletion_waits_for_a_reset(
+    room: PartitionFixture, subscription: Subscription
+) -> None:
     """The reset wrote a cursor that was deleted: it was there again after a restart."""
     hold = room.engine.hold_next("sync")
     resetting = asyncio.ensure_future(subscription.reset(StartPosition(LATEST)))
@@ -281,7 +291,7 @@ async def test_deletion_waits_for_a_reset(room: House, subscription: Subscriptio
 
 @pytest.mark.parametrize("setting", SETTINGS)
 async def test_calls_of_an_ended_consumer_have_no_effect(
-    room: House, subscription: Subscription, setting: str
+    room: PartitionFixture, subscription: Subscription, setting: str
 ) -> None:
     act, expected = SETTINGS[setting]
     client = await joined(subscription)
@@ -291,14 +301,14 @@ async def test_calls_of_an_ended_consumer_have_no_effect(
     await client.acknowledge(*"abcdef")
     await client.acknowledge_upto("f")
     client.nack("a")
-    client.hold.add_permits(5)
-    await client.hold.close()
-    assert expected == "".join(await room.owed())
+    client.consumer.add_permits(5)
+    await client.consumer.close()
+    assert expected == "".join(await room.unacknowledged())
     assert [None] == client.ends
 
 
 async def test_acknowledgement_under_way_during_a_reset_returns_without_effect(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
     await client.got(6)
@@ -313,16 +323,16 @@ async def test_acknowledgement_under_way_during_a_reset_returns_without_effect(
     await asyncio.sleep(0)
     hold.release()
     await asyncio.gather(first, second, third, resetting)
-    assert list("abcdef") == await room.owed()
+    assert list("abcdef") == await room.unacknowledged()
     await room.crash()
-    assert list("abcdef") == await room.owed()
+    assert list("abcdef") == await room.unacknowledged()
 
 
 # Ending
 
 
 async def test_subscription_with_consumers_is_closed_by_force_only(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
     with pytest.raises(ConsumerBusy):
@@ -338,9 +348,9 @@ async def test_subscription_with_consumers_is_closed_by_force_only(
 
 
 async def test_join_that_waits_for_the_lock_fails_when_closed(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
-    await (await joined(subscription, SHARED)).hold.close()
+    await (await joined(subscription, SHARED)).consumer.close()
     hold = room.engine.hold_next("sync")
     deleting = asyncio.ensure_future(room.partition.delete("s"))
     await hold.reached()
@@ -356,7 +366,7 @@ async def test_join_that_waits_for_the_lock_fails_when_closed(
 
 
 async def test_stats_count_consumers_records_and_revisions(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
     stats = subscription.stats()
     assert (None, 3, 0, (), 0, 0, 0, False) == (
@@ -389,12 +399,12 @@ async def test_stats_count_consumers_records_and_revisions(
     await subscription.rewind()
     for wanted in (EXCLUSIVE, SHARED):
         client = await joined(subscription, wanted)
-        await client.hold.close()
+        await client.consumer.close()
     assert 2 == subscription.stats().redelivered, "what was counted stays counted"
 
 
 async def test_consumers_are_counted_among_the_metrics(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
     def shown(name: str) -> list[int]:
         found = room.store.metrics.snapshot().items()
@@ -412,13 +422,15 @@ async def test_consumers_are_counted_among_the_metrics(
 
 
 async def test_peek_returns_unacknowledged_entries_and_changes_nothing(
-    room: House, subscription: Subscription, places: list[Position]
+    room: PartitionFixture, subscription: Subscription, positions: list[Position]
 ) -> None:
     client = await joined(subscription)
     await client.got(6)
     await client.acknowledge("b", "d")
     found = await subscription.peek(1)
-    assert [(places[0], 0b101, 0)] == [(d.position, d.records, d.redelivery_count) for d in found]
+    assert [(positions[0], 0b101, 0)] == [
+        (d.position, d.records, d.redelivery_count) for d in found
+    ]
     assert ["a", "c", "e", "f"] == [
         v for each in await subscription.peek(9) for v in values_of(each)
     ]
@@ -430,7 +442,7 @@ async def test_peek_returns_unacknowledged_entries_and_changes_nothing(
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 async def test_after_a_crash_only_acknowledged_records_are_not_redelivered(
-    room: House, subscription: Subscription, wanted: SubscriptionType
+    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
     await client.got(6)
@@ -450,7 +462,7 @@ async def test_after_a_crash_only_acknowledged_records_are_not_redelivered(
 
 
 async def test_call_interrupted_by_a_crash_does_not_return(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
     await client.got(6)
@@ -465,9 +477,9 @@ async def test_call_interrupted_by_a_crash_does_not_return(
     assert [SubscriptionClosed] * 2 == [type(each) for each in outcomes]
 
 
-async def test_with_a_pace_flushed_acknowledgements_survive(room: House) -> None:
+async def test_with_a_pace_flushed_acknowledgements_survive(room: PartitionFixture) -> None:
     await room.close()
-    again = House(room.engine, room.clock)
+    again = PartitionFixture(room.engine, room.clock)
     await again.open(store_config=StoreConfig(cursor_persist_per_second=1))
     for value in "abc":
         await again.add(value)
@@ -476,16 +488,16 @@ async def test_with_a_pace_flushed_acknowledgements_survive(room: House) -> None
     await client.acknowledge("a")
     await client.acknowledge("b")
     await again.crash()
-    assert ["b", "c"] == await again.owed()
+    assert ["b", "c"] == await again.unacknowledged()
     client = await joined(await again.subscription())
     await client.got(2)
     await client.acknowledge("c")
     await again.restart()
-    assert ["b"] == await again.owed()
+    assert ["b"] == await again.unacknowledged()
     await again.close()
 
 
-async def test_setting_the_position_of_an_empty_log_is_harmless(room: House) -> None:
+async def test_setting_the_position_of_an_empty_log_is_harmless(room: PartitionFixture) -> None:
     subscription = await room.subscription("empty")
     for act, _ in SETTINGS.values():
         await act(subscription)

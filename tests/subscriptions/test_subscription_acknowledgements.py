@@ -7,7 +7,7 @@ from kledger.subscriptions.errors import InvalidRequest
 from kledger.subscriptions.model import ALL, Acknowledgement, RecordMask
 from kledger.subscriptions.subscription import entry_part, indexes_of, record_mask
 
-PLACE = Position(3, 4)
+POSITION = Position(3, 4)
 
 
 def test_masks_are_indexes() -> None:
@@ -19,20 +19,20 @@ def test_masks_are_indexes() -> None:
 @pytest.mark.parametrize(
     ("records", "size", "part", "records_told"),
     [
-        (ALL, 5, EntryPart(PLACE, None), ALL),
-        (ALL, 0, EntryPart(PLACE, None), ALL),
-        (0b11111, 5, EntryPart(PLACE, None), ALL),
-        (0b1, 1, EntryPart(PLACE, None), ALL),
-        (0b10010, 5, EntryPart(PLACE, [1, 4], 5), 0b10010),
-        (0, 5, EntryPart(PLACE, [], 5), 0),
+        (ALL, 5, EntryPart(POSITION, None), ALL),
+        (ALL, 0, EntryPart(POSITION, None), ALL),
+        (0b11111, 5, EntryPart(POSITION, None), ALL),
+        (0b1, 1, EntryPart(POSITION, None), ALL),
+        (0b10010, 5, EntryPart(POSITION, [1, 4], 5), 0b10010),
+        (0, 5, EntryPart(POSITION, [], 5), 0),
     ],
 )
 def test_all_records_of_an_entry_are_the_entry(
     records: int, size: int, part: EntryPart, records_told: int
 ) -> None:
-    acknowledgement = Acknowledgement(PLACE, records, size)
+    acknowledgement = Acknowledgement(POSITION, records, size)
     assert part == entry_part(acknowledgement)
-    assert RecordMask(PLACE, records_told) == record_mask(acknowledgement, part)
+    assert RecordMask(POSITION, records_told) == record_mask(acknowledgement, part)
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_all_records_of_an_entry_are_the_entry(
 )
 def test_records_outside_a_batch_are_refused(records: int, size: int) -> None:
     with pytest.raises(InvalidRequest, match="3:4"):
-        entry_part(Acknowledgement(PLACE, records, size))
+        entry_part(Acknowledgement(POSITION, records, size))

@@ -8,18 +8,18 @@ from kledger.ledger import Position
 from kledger.subscriptions.errors import InvalidRequest, StorageFailed
 from kledger.subscriptions.model import ALL, Acknowledgement, SubscriptionType
 from kledger.subscriptions.subscription import Subscription
-from tests.subscriptions.partition_fixture import Client, House
+from tests.subscriptions.partition_fixture import Client, PartitionFixture
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
 
 
 @pytest.fixture
-async def places(room: House) -> list[Position]:
+async def positions(room: PartitionFixture) -> list[Position]:
     return [await room.add("a", "b", "c"), await room.add("d"), await room.add("e", "f")]
 
 
 @pytest.fixture
-async def subscription(room: House, places: list[Position]) -> Subscription:
+async def subscription(room: PartitionFixture, positions: list[Position]) -> Subscription:
     return await room.subscription()
 
 
@@ -31,19 +31,30 @@ async def joined(subscription: Subscription, wanted: SubscriptionType) -> Client
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 async def test_records_are_acknowledged_one_by_one_and_become_entries(
-    room: House, subscription: Subscription, places: list[Position], wanted: SubscriptionType
+    room: PartitionFixture,
+    subscription: Subscription,
+    positions: list[Position],
+    wanted: SubscriptionType,
 ) -> None:
     client = await joined(subscription, wanted)
     for value, left in (("c", "abdef"), ("a", "bdef"), ("e", "bdf"), ("f", "bd"), ("b", "d")):
         await client.acknowledge(value)
-        assert left == "".join(await room.owed())
+        assert left == "".join(await room.unacknowledged())
         assert len(left) == subscription.stats().unacknowledged
-    assert (places[0], 1) == (subscription.cursor.mark_delete_position, subscription.cursor.backlog)
+    assert (positions[0], 1) == (
+        subscription.cursor.mark_delete_position,
+        subscription.cursor.backlog,
+    )
     await client.acknowledge("d")
-    assert (places[2], 0) == (subscription.cursor.mark_delete_position, subscription.cursor.backlog)
+    assert (positions[2], 0) == (
+        subscription.cursor.mark_delete_position,
+        subscription.cursor.backlog,
+    )
 
 
-async def test_one_acknowledge_call_is_one_write(room: House, subscription: Subscription) -> None:
+async def test_one_acknowledge_call_is_one_write(
+    room: PartitionFixture, subscription: Subscription
+) -> None:
     for _ in range(200):
         await room.add(*"klmno")
     client = await Client().join(subscription, SHARED, permits=2_000)
@@ -53,7 +64,9 @@ async def test_one_acknowledge_call_is_one_write(room: House, subscription: Subs
     assert commits + 1 == room.engine.calls["commit"]
 
 
-async def test_overlapping_calls_share_writes(room: House, subscription: Subscription) -> None:
+async def test_overlapping_calls_share_writes(
+    room: PartitionFixture, subscription: Subscription
+) -> None:
     """The number of writes must not grow with the number of acknowledgements."""
     for _ in range(100):
         await room.add(*"klmno")
@@ -63,7 +76,7 @@ async def test_overlapping_calls_share_writes(room: House, subscription: Subscri
     hold = room.engine.hold_next("sync")
     calls = [
         asyncio.ensure_future(
-            client.hold.acknowledge([Acknowledgement(delivery.position, 1 << bit, 5)])
+            client.consumer.acknowledge([Acknowledgement(delivery.position, 1 << bit, 5)])
         )
         for delivery in client.deliveries[3:]
         for bit in range(5)
@@ -72,7 +85,7 @@ async def test_overlapping_calls_share_writes(room: House, subscription: Subscri
     hold.release()
     await asyncio.gather(*calls)
     assert room.engine.calls["commit"] - commits <= 2
-    assert list("abcdef") == await room.owed()
+    assert list("abcdef") == await room.unacknowledged()
 
 
 @pytest.mark.parametrize("wanted", [EXCLUSIVE, FAILOVER])
@@ -80,108 +93,112 @@ async def test_overlapping_calls_share_writes(room: House, subscription: Subscri
     ("upto", "left"), [("a", "bcdef"), ("c", "def"), ("d", "ef"), ("e", "f"), ("f", "")]
 )
 async def test_everything_up_to_a_record_is_acknowledged(
-    room: House, subscription: Subscription, wanted: SubscriptionType, upto: str, left: str
+    room: PartitionFixture,
+    subscription: Subscription,
+    wanted: SubscriptionType,
+    upto: str,
+    left: str,
 ) -> None:
     client = await joined(subscription, wanted)
     await client.acknowledge_upto(upto)
-    assert left == "".join(await room.owed())
+    assert left == "".join(await room.unacknowledged())
     assert len(left) == subscription.stats().unacknowledged
     await client.acknowledge_upto("a")
-    assert left == "".join(await room.owed())
+    assert left == "".join(await room.unacknowledged())
     await room.crash()
-    assert left == "".join(await room.owed())
+    assert left == "".join(await room.unacknowledged())
 
 
 @pytest.mark.parametrize("wanted", [SHARED, KEY_SHARED])
 async def test_acknowledge_upto_is_refused_for_shared_types(
-    room: House, subscription: Subscription, wanted: SubscriptionType
+    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
     with pytest.raises(InvalidRequest):
         await client.acknowledge_upto("f")
-    assert list("abcdef") == await room.owed()
+    assert list("abcdef") == await room.unacknowledged()
 
 
 async def test_call_acknowledges_all_or_nothing(
-    room: House, subscription: Subscription, places: list[Position]
+    room: PartitionFixture, subscription: Subscription, positions: list[Position]
 ) -> None:
     client = await joined(subscription, EXCLUSIVE)
-    good = Acknowledgement(places[0], ALL, 3)
+    good = Acknowledgement(positions[0], ALL, 3)
     for bad in (
-        Acknowledgement(places[1], 0b10, 1),
-        Acknowledgement(places[2].successor, ALL, 1),
-        Acknowledgement(places[2].successor, 1, 2),
+        Acknowledgement(positions[1], 0b10, 1),
+        Acknowledgement(positions[2].successor, ALL, 1),
+        Acknowledgement(positions[2].successor, 1, 2),
     ):
         with pytest.raises(InvalidRequest):
-            await client.hold.acknowledge([good, bad])
+            await client.consumer.acknowledge([good, bad])
         with pytest.raises(InvalidRequest):
-            await client.hold.acknowledge_upto(bad)
-    assert (6, 6) == (len(await room.owed()), subscription.stats().unacknowledged)
-    await client.hold.acknowledge([good, good, Acknowledgement(Position(0, 7), ALL, 1)])
-    await client.hold.acknowledge([])
-    assert list("def") == await room.owed()
+            await client.consumer.acknowledge_upto(bad)
+    assert (6, 6) == (len(await room.unacknowledged()), subscription.stats().unacknowledged)
+    await client.consumer.acknowledge([good, good, Acknowledgement(Position(0, 7), ALL, 1)])
+    await client.consumer.acknowledge([])
+    assert list("def") == await room.unacknowledged()
 
 
 async def test_acknowledgement_that_was_not_written_raises_and_still_counts(
-    room: House, subscription: Subscription
+    room: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription, EXCLUSIVE)
     room.engine.fail_next("commit")
     with pytest.raises(StorageFailed):
         await client.acknowledge("a", "b", "c")
-    assert (list("def"), 3) == (await room.owed(), subscription.stats().unacknowledged)
+    assert (list("def"), 3) == (await room.unacknowledged(), subscription.stats().unacknowledged)
     await client.acknowledge("a")
     await client.acknowledge("d")
     await room.crash()
-    assert list("ef") == await room.owed()
+    assert list("ef") == await room.unacknowledged()
 
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 async def test_negatively_acknowledged_records_are_redelivered(
-    room: House, subscription: Subscription, wanted: SubscriptionType
+    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
     await client.acknowledge("a", "d")
-    client.hold.redeliver(None)
+    client.consumer.redeliver(None)
     assert list("abcdefbcef") == await client.got(10)
     assert {1} == {each.redelivery_count for each in client.deliveries[3:]}
     await client.acknowledge(*"bcef")
-    assert [] == await room.owed()
+    assert [] == await room.unacknowledged()
 
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 async def test_records_of_a_consumer_that_leaves_go_to_the_next(
-    room: House, subscription: Subscription, wanted: SubscriptionType
+    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
     await client.acknowledge("b", "e")
-    await client.hold.close()
-    client.hold.add_permits(5)
-    client.hold.redeliver(None)
+    await client.consumer.close()
+    client.consumer.add_permits(5)
+    client.consumer.redeliver(None)
     await client.acknowledge("a")
-    assert ([], True) == (client.ends, client.hold.is_ended)
+    assert ([], True) == (client.ends, client.consumer.is_ended)
     again = await Client().join(subscription, wanted)
     assert list("acdf") == await again.got(4)
 
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 async def test_acknowledgement_after_a_rewind_counts(
-    room: House, subscription: Subscription, wanted: SubscriptionType
+    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     """Going back is a revision, too; who joined before it was taken for somebody of the past."""
     if wanted is EXCLUSIVE:
         client = await joined(subscription, wanted)
-        client.hold.redeliver(None)
+        client.consumer.redeliver(None)
     else:
         first = await joined(subscription, wanted)
         client = await Client("d").join(subscription, wanted)
-        await first.hold.close()
+        await first.consumer.close()
     await client.got(6)
     await client.acknowledge(*"abcdef")
-    assert [] == await room.owed()
+    assert [] == await room.unacknowledged()
 
 
 async def test_permits_are_checked(subscription: Subscription) -> None:
     client = await joined(subscription, EXCLUSIVE)
     with pytest.raises(InvalidRequest):
-        client.hold.add_permits(0)
+        client.consumer.add_permits(0)

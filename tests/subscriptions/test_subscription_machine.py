@@ -1,7 +1,8 @@
 """A subscription against plain sets, through everything that consumers and crashes can do to it.
 
-`owed` is every record that is not acknowledged. Whatever is delivered is owed, and is with nobody
-else; whoever is connected gets all of it in the end; nothing else changes what is owed.
+`unacknowledged` is every record that is not acknowledged. A delivered record is one of them, and no
+other consumer has it; connected consumers get all of them in the end; only acknowledgements and
+setting the position change them.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.subscriptions.errors import StorageFailed, SubscriptionsError
 from kledger.subscriptions.model import Delivery, StartPosition, SubscriptionType
 from kledger.subscriptions.subscription import Subscription
-from tests.subscriptions.partition_fixture import Client, House, values_of
+from tests.subscriptions.partition_fixture import Client, PartitionFixture, values_of
 from tests.subscriptions.steps import Steps, turns
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
@@ -35,7 +36,7 @@ SMALL = ManagedLedgerConfig(max_entries_per_ledger=3)
 UNCACHED = StoreConfig(cache_bytes=0)
 
 
-class Witness(Client):
+class DeliveryModel(Client):
     """A consumer that checks whatever it gets; `held` is what it has and did not acknowledge."""
 
     def __init__(self, machine: "SubscriptionMachine", name: str) -> None:
@@ -51,8 +52,8 @@ class Witness(Client):
                 self.machine.check(self, int(value))
                 self.held.add(int(value))
 
-    def let_go(self, error: SubscriptionsError | None) -> None:
-        super().let_go(error)
+    def ended(self, error: SubscriptionsError | None) -> None:
+        super().ended(error)
         self.machine.gone(self)
 
 
@@ -64,13 +65,13 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.clock = ManualClock(1_000_000)
         self.steps = Steps()
-        self.house = House(FaultyEngine(None), self.clock)
-        self.places: list[tuple[Position, int, int]] = []
+        self.house = PartitionFixture(FaultyEngine(None), self.clock)
+        self.positions: list[tuple[Position, int, int]] = []
         self.keys: list[bytes] = []
-        self.owed: set[int] = set()
+        self.unacknowledged: set[int] = set()
         self.durable: set[int] = set()
-        self.clients: list[Witness] = []
-        self.former: list[Witness] = []
+        self.clients: list[DeliveryModel] = []
+        self.former: list[DeliveryModel] = []
         self.wanted = EXCLUSIVE
         self.newest_of: dict[bytes, int] = {}
         self.name_count = 0
@@ -93,10 +94,10 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     # What is checked when something is delivered
 
-    def check(self, client: Witness, record: int) -> None:
+    def check(self, client: DeliveryModel, record: int) -> None:
         """A record is handed to somebody."""
         assert client in self.clients, "it was let go"
-        assert record in self.owed, "it is acknowledged"
+        assert record in self.unacknowledged, "it is acknowledged"
         if self.wanted in {EXCLUSIVE, FAILOVER}:
             assert record > client.newest, "out of order"
             client.newest = record
@@ -109,7 +110,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             assert record > self.newest_of.get(key, -1), "out of order for its key"
             self.newest_of[key] = record
 
-    def gone(self, client: Witness) -> None:
+    def gone(self, client: DeliveryModel) -> None:
         """A consumer has left, or was let go."""
         if client in self.clients:
             self.clients.remove(client)
@@ -131,19 +132,19 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     async def append_all(self, sizes: list[int], pick: int) -> None:
         for size in sizes:
-            first = len(self.places)
+            first = len(self.positions)
             numbers = range(first, first + size)
             self.keys += [KEYS[(pick >> number) % len(KEYS)] for number in range(size)]
             data = build_batch(
                 [NewRecord(b"%d" % each, key=self.keys[each], timestamp=1) for each in numbers]
             )
-            self.owed.update(numbers)
+            self.unacknowledged.update(numbers)
             self.durable.update(numbers)
             adding = asyncio.ensure_future(self.house.ledger.add_entry(bytes(data)))
-            self.places += [(EARLIEST, index, size) for index in range(size)]
+            self.positions += [(EARLIEST, index, size) for index in range(size)]
             # It is delivered as soon as it is confirmed, before the caller goes on.
             position = await adding
-            self.places[first:] = [(position, index, size) for index in range(size)]
+            self.positions[first:] = [(position, index, size) for index in range(size)]
         await turns()
 
     @precondition(lambda self: len(self.clients) < CLIENTS_MAX)
@@ -155,12 +156,12 @@ class SubscriptionMachine(RuleBasedStateMachine):
             if self.wanted is EXCLUSIVE and self.clients:
                 return
             self.name_count += 1
-            client = Witness(self, f"c{self.name_count:03}")
+            client = DeliveryModel(self, f"c{self.name_count:03}")
             self.goes_back()
             self.clients.append(client)
             self.run(self.join_one(client, each))
 
-    async def join_one(self, client: Witness, permits: int) -> None:
+    async def join_one(self, client: DeliveryModel, permits: int) -> None:
         await client.join(self.subscription, self.wanted, permits=permits)
         await turns()
 
@@ -169,7 +170,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def leave(self, pick: int) -> None:
         client = self.pick(pick)
         self.gone(client)
-        self.run(self.and_turns(client.hold.close()))
+        self.run(self.and_turns(client.consumer.close()))
 
     async def and_turns(self, work: Coroutine[Any, Any, None]) -> None:
         await work
@@ -180,15 +181,15 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def add_permits(self, pick: int, permits: int) -> None:
         self.run(self.permit(self.pick(pick), permits))
 
-    async def permit(self, client: Witness, permits: int) -> None:
-        client.hold.add_permits(permits)
+    async def permit(self, client: DeliveryModel, permits: int) -> None:
+        client.consumer.add_permits(permits)
         await turns()
 
-    def pick(self, pick: int) -> Witness:
+    def pick(self, pick: int) -> DeliveryModel:
         return self.clients[pick % len(self.clients)]
 
-    def some_of(self, client: Witness, picks: list[int]) -> list[int]:
-        held = sorted(client.held & self.owed)
+    def some_of(self, client: DeliveryModel, picks: list[int]) -> list[int]:
+        held = sorted(client.held & self.unacknowledged)
         return sorted({held[each % len(held)] for each in picks}) if held else []
 
     # Acknowledging, sending back
@@ -207,30 +208,30 @@ class SubscriptionMachine(RuleBasedStateMachine):
             return
         if not records:
             return
-        self.owed.difference_update(records)
+        self.unacknowledged.difference_update(records)
         self.forget(records)
-        self.run(self.tell(client, records, fails=how == "failing"))
+        self.run(self.report(client, records, fails=how == "failing"))
 
-    def acknowledge_upto(self, client: Witness, records: list[int]) -> None:
+    def acknowledge_upto(self, client: DeliveryModel, records: list[int]) -> None:
         if records:
             upto = set(range(records[0] + 1))
-            self.owed -= upto
+            self.unacknowledged -= upto
             self.forget(upto)
             self.run(self.and_turns(client.acknowledge_upto(str(records[0]))))
-            self.durable = set(self.owed)
+            self.durable = set(self.unacknowledged)
 
     def forget(self, records: Sequence[int] | set[int]) -> None:
         for client in self.clients:
             client.held.difference_update(records)
 
-    async def tell(self, client: Witness, records: list[int], *, fails: bool) -> None:
+    async def report(self, client: DeliveryModel, records: list[int], *, fails: bool) -> None:
         """What failed to become durable counts, and is durable when it is said again."""
         if fails:
             self.house.engine.fail_next("commit")
             with pytest.raises(StorageFailed):
                 await client.acknowledge(*map(str, records))
         await client.acknowledge(*map(str, records))
-        self.durable = set(self.owed)
+        self.durable = set(self.unacknowledged)
         await turns()
 
     @precondition(lambda self: self.former)
@@ -252,9 +253,9 @@ class SubscriptionMachine(RuleBasedStateMachine):
         client.held.difference_update(records)
         self.run(self.send_those_back(client, records if picks else None))
 
-    async def send_those_back(self, client: Witness, records: list[int] | None) -> None:
+    async def send_those_back(self, client: DeliveryModel, records: list[int] | None) -> None:
         if records is None:
-            client.hold.redeliver(None)
+            client.consumer.redeliver(None)
         else:
             client.nack(*map(str, records))
         await turns()
@@ -263,20 +264,20 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["reset", "reset", "skip", "clear", "rewind", "end"]), pick=PICKS)
     def set_it(self, how: str, pick: int) -> None:
-        before, subscription = set(self.owed), self.subscription
+        before, subscription = set(self.unacknowledged), self.subscription
         match how:
             case "reset":
-                record = pick % len(self.places)
-                self.owed = set(range(record, len(self.places)))
-                work = subscription.reset(StartPosition(*self.places[record]))
+                record = pick % len(self.positions)
+                self.unacknowledged = set(range(record, len(self.positions)))
+                work = subscription.reset(StartPosition(*self.positions[record]))
             case "end":
-                self.owed = set() if pick % 2 else set(range(len(self.places)))
+                self.unacknowledged = set() if pick % 2 else set(range(len(self.positions)))
                 work = subscription.reset(StartPosition(LATEST if pick % 2 else EARLIEST))
             case "skip":
-                self.owed.difference_update(sorted(self.owed)[: 1 + pick % 6])
+                self.unacknowledged.difference_update(sorted(self.unacknowledged)[: 1 + pick % 6])
                 work = subscription.skip(1 + pick % 6)
             case "clear":
-                self.owed.clear()
+                self.unacknowledged.clear()
                 work = subscription.clear_backlog()
             case _:
                 work = subscription.rewind()
@@ -284,7 +285,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             self.run(self.set_position(work))
         except StorageFailed:
             assert how == "skip", "to skip is to read"
-            self.owed = before
+            self.unacknowledged = before
             self.run(turns())
 
     async def set_position(self, work: Coroutine[Any, Any, None]) -> None:
@@ -293,7 +294,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         await work
         assert [] == self.clients
         assert all(client.ends == [None] for client in known)
-        self.durable = set(self.owed)
+        self.durable = set(self.unacknowledged)
         await turns()
 
     # Storage
@@ -314,11 +315,11 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def start_over(self, how: str, pick: int) -> None:
         """Cut the power, or close: that makes durable what has failed to be."""
         if how == "restart":
-            self.durable = set(self.owed)
+            self.durable = set(self.unacknowledged)
             self.run(self.start_again())
         else:
             self.run(self.crash_over(pick, has_lost=how != "crash"))
-            self.owed = set(self.durable)
+            self.unacknowledged = set(self.durable)
 
     async def crash_over(self, pick: int, *, has_lost: bool) -> None:
         lost = []
@@ -337,7 +338,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.steps.open()
         await self.house.close()
         assert [] == self.clients
-        self.house = House(self.house.engine, self.clock)
+        self.house = PartitionFixture(self.house.engine, self.clock)
         await self.open()
 
     # What holds
@@ -352,33 +353,33 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.steps.reads.open()
         for _ in range(30):
             for client in self.clients:
-                client.hold.add_permits(100)
+                client.consumer.add_permits(100)
             self.clock.advance(10_000)
             await turns()
             with_somebody: set[int] = set().union(*(client.held for client in self.clients))
-            if with_somebody == self.owed:
+            if with_somebody == self.unacknowledged:
                 return
-            assert with_somebody < self.owed
+            assert with_somebody < self.unacknowledged
             for client in self.clients:
-                records = [str(each) for each in client.held & self.owed]
-                self.owed -= client.held
+                records = [str(each) for each in client.held & self.unacknowledged]
+                self.unacknowledged -= client.held
                 client.held.clear()
                 await client.acknowledge(*records)
-                self.durable = set(self.owed)
-        raise AssertionError(f"{sorted(self.owed)} are with nobody")
+                self.durable = set(self.unacknowledged)
+        raise AssertionError(f"{sorted(self.unacknowledged)} are with nobody")
 
     @invariant()
     def what_is_owed_is_known(self) -> None:
         if not hasattr(self, "subscription"):
             return
         cursor = self.subscription.cursor
-        for number, (position, index, _) in enumerate(self.places):
+        for number, (position, index, _) in enumerate(self.positions):
             left = cursor.batch_indexes(position)
             is_owed = not cursor.state.is_acknowledged(position) and (left is None or index in left)
-            assert is_owed is (number in self.owed), number
+            assert is_owed is (number in self.unacknowledged), number
         stats = self.subscription.stats()
         assert tuple(client.name for client in self.clients) == stats.consumers
-        held = sum(len(client.held & self.owed) for client in self.clients)
+        held = sum(len(client.held & self.unacknowledged) for client in self.clients)
         if self.wanted in {SHARED, KEY_SHARED}:
             assert held == stats.unacknowledged
 

@@ -6,12 +6,12 @@ from kledger.ledger import Cursor, EntryPart, ManagedLedgerConfig
 from kledger.subscriptions import unacknowledged_entries as module
 from kledger.subscriptions.unacknowledged_entries import unacknowledged_entries
 from kledger.subscriptions.visibility_filter import ALL_VISIBLE, VisibilityFilter
-from tests.subscriptions.partition_fixture import House
-from tests.subscriptions.switchable_filter import Curtain
+from tests.subscriptions.partition_fixture import PartitionFixture
+from tests.subscriptions.switchable_filter import SwitchableFilter
 
 
-async def owed(
-    house: House, cursor: Cursor, visibility_filter: VisibilityFilter = ALL_VISIBLE
+async def unacknowledged(
+    house: PartitionFixture, cursor: Cursor, visibility_filter: VisibilityFilter = ALL_VISIBLE
 ) -> list[tuple[str, int, int]]:
     return [
         (str(each.entry.position), each.records, each.batch_size)
@@ -21,38 +21,49 @@ async def owed(
 
 @pytest.mark.parametrize("entries_max", [1, 2, 100])
 async def test_acknowledged_entries_are_left_out_and_cursor_does_not_move(
-    room: House, entries_max: int, monkeypatch: pytest.MonkeyPatch
+    room: PartitionFixture, entries_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READ_ENTRIES_MAX", entries_max)
     room.ledger.reconfigure(ManagedLedgerConfig(max_entries_per_ledger=2))
-    places = [await room.add("a", "b", "c") for _ in range(7)]
+    positions = [await room.add("a", "b", "c") for _ in range(7)]
     cursor = (await room.subscription()).cursor
     cursor.acknowledge_nowait(
-        [EntryPart(places[2], None), EntryPart(places[3], None), EntryPart(places[5], [0, 2], 3)],
-        upto=places[0],
+        [
+            EntryPart(positions[2], None),
+            EntryPart(positions[3], None),
+            EntryPart(positions[5], [0, 2], 3),
+        ],
+        upto=positions[0],
     )
     before = cursor.read_position
     expected = [(1, 0b111), (4, 0b111), (5, 0b010), (6, 0b111)]
-    assert [(str(places[i]), records, 3) for i, records in expected] == await owed(room, cursor)
+    assert [(str(positions[i]), records, 3) for i, records in expected] == await unacknowledged(
+        room, cursor
+    )
     assert before == cursor.read_position
 
 
-async def test_empty_log_has_no_unacknowledged_entries(room: House) -> None:
+async def test_empty_log_has_no_unacknowledged_entries(room: PartitionFixture) -> None:
     cursor = (await room.subscription()).cursor
-    assert [] == await owed(room, cursor)
+    assert [] == await unacknowledged(room, cursor)
     await room.add("a")
     await cursor.clear_backlog()
-    assert [] == await owed(room, cursor)
+    assert [] == await unacknowledged(room, cursor)
 
 
-async def test_hidden_entry_has_no_records_and_unsettled_one_ends_the_list(room: House) -> None:
-    places = [await room.add("a", "b") for _ in range(5)]
+async def test_hidden_entry_has_no_records_and_unsettled_one_ends_the_list(
+    room: PartitionFixture,
+) -> None:
+    positions = [await room.add("a", "b") for _ in range(5)]
     cursor = (await room.subscription()).cursor
-    curtain = Curtain()
-    curtain.at, curtain.hidden = places[3], {places[0], places[2], places[4]}
-    expected = [(0, 0), (1, 0b11), (2, 0)]
-    assert [(str(places[i]), records, 2) for i, records in expected] == await owed(
-        room, cursor, curtain
+    visibility_filter = SwitchableFilter()
+    visibility_filter.at, visibility_filter.hidden = (
+        positions[3],
+        {positions[0], positions[2], positions[4]},
     )
-    curtain.at = places[0]
-    assert [] == await owed(room, cursor, curtain)
+    expected = [(0, 0), (1, 0b11), (2, 0)]
+    assert [(str(positions[i]), records, 2) for i, records in expected] == await unacknowledged(
+        room, cursor, visibility_filter
+    )
+    visibility_filter.at = positions[0]
+    assert [] == await unacknowledged(room, cursor, visibility_filter)

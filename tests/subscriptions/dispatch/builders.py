@@ -72,7 +72,7 @@ class Limit:
             self.is_blocked = False
 
 
-class Person:
+class ModelConsumer:
     """A consumer, as the witness sees it."""
 
     def __init__(self, options: ConsumerOptions, *, is_limited: bool) -> None:
@@ -87,18 +87,23 @@ class Person:
         return self.permits > 0 and not self.limit.is_blocked
 
 
-class Witness:
-    """`owed` is what is not acknowledged, `holder` who has it; `reached` is how far the one
-    consumer of exclusive and failover came since the cursor went back."""
+class DeliveryModel:
+    """Plain sets that every delivery is checked against.
+
+    Attributes:
+        unacknowledged: every record that is not acknowledged.
+        holder: which consumer has one of them.
+        reached: the last record that exclusive or failover delivered since the last rewind.
+    """
 
     def __init__(self, kind: SubscriptionType, options: DispatchOptions) -> None:
         self.kind = kind
         self.keys: dict[Record, bytes | None] = {}
-        self.owed: set[Record] = set()
+        self.unacknowledged: set[Record] = set()
         self.due: dict[Record, int] = {}
         self.holder: dict[Record, int] = {}
         self.times: Counter[Record] = Counter()
-        self.people: dict[int, Person] = {}
+        self.consumers: dict[int, ModelConsumer] = {}
         self.reached: Record | None = None
         maximum = options.unacked_subscription_max
         self.limit = Limit(maximum if kind not in SINGLE else 0, (maximum - 1) // 2)
@@ -110,54 +115,54 @@ class Witness:
     ) -> None:
         for index, key in enumerate(keys):
             self.keys[position, index] = key
-            self.owed.add((position, index))
+            self.unacknowledged.add((position, index))
             if due_ms is not None and self.kind not in SINGLE:
                 self.due[position, index] = due_ms
 
     def joined(self, number: int, options: ConsumerOptions) -> None:
-        if not self.people:
-            self.went_back()
-        self.people[number] = Person(options, is_limited=self.kind not in SINGLE)
+        if not self.consumers:
+            self.rewound()
+        self.consumers[number] = ModelConsumer(options, is_limited=self.kind not in SINGLE)
 
     def left(self, number: int) -> None:
-        self.lost(number, self.people[number].held)
-        del self.people[number]
+        self.lost(number, self.consumers[number].held)
+        del self.consumers[number]
 
     def lost(self, number: int, records: set[Record]) -> None:
         """A consumer does not have these any more."""
         for record in list(records):
-            self.people[number].held.discard(record)
+            self.consumers[number].held.discard(record)
             self.holder.pop(record, None)
         self.look()
 
-    def went_back(self) -> None:
+    def rewound(self) -> None:
         """Everything that is owed comes again."""
         self.reached = None
-        for number in self.people:
-            self.lost(number, self.people[number].held)
+        for number in self.consumers:
+            self.lost(number, self.consumers[number].held)
 
     def acknowledged(self, records: set[Record]) -> None:
-        self.owed -= records
+        self.unacknowledged -= records
         for record in records:
             number = self.holder.pop(record, None)
             if number is not None:
-                self.people[number].held.discard(record)
+                self.consumers[number].held.discard(record)
         self.look()
 
     def was_reset(self, first: Position) -> None:
         """Everything from there on is owed, and has never been handed out."""
-        self.went_back()
+        self.rewound()
         self.times.clear()
-        self.owed = {record for record in self.keys if record[0] >= first}
+        self.unacknowledged = {record for record in self.keys if record[0] >= first}
 
     def look(self) -> None:
-        for person in self.people.values():
-            person.limit.look(len(person.held))
+        for model_consumer in self.consumers.values():
+            model_consumer.limit.look(len(model_consumer.held))
         self.limit.look(len(self.holder))
 
     # What is handed out
 
-    def handed_out(
+    def check_delivered(
         self, out: Mapping[int, Sequence[Delivery]], now_ms: int, *, is_whole: bool = True
     ) -> None:
         """Entry by entry, as everybody's entries come in order.
@@ -168,9 +173,9 @@ class Witness:
         positions = sorted({each.position for given in out.values() for each in given})
         for number, given in out.items():
             assert given, "nothing is delivered as a delivery"
-            places = [each.position for each in given]
-            assert places == sorted(places)
-            assert number in self.people, f"consumer {number} is not here"
+            given_positions = [each.position for each in given]
+            assert given_positions == sorted(given_positions)
+            assert number in self.consumers, f"consumer {number} is not here"
         for position in positions:
             assert not (is_whole and self.limit.is_blocked), "all together have too much"
             for number, given in out.items():
@@ -182,37 +187,43 @@ class Witness:
             self.check_priorities(out)
 
     def takes(self, number: int, parts: Sequence[Delivery], now_ms: int) -> None:
-        person = self.people[number]
-        assert person.has_room, f"{person.options.name} has no room"
+        model_consumer = self.consumers[number]
+        assert model_consumer.has_room, f"{model_consumer.options.name} has no room"
         for delivery in parts:
             for record in records_of(delivery):
-                assert record in self.owed, f"{record} is acknowledged"
+                assert record in self.unacknowledged, f"{record} is acknowledged"
                 assert record not in self.holder, f"{record} is with {self.holder[record]}"
                 assert self.due.get(record, 0) <= now_ms, f"{record} comes too early"
                 assert delivery.redelivery_count == self.times[record], record
                 self.check_order(number, record, now_ms)
                 self.times[record] += 1
                 self.holder[record] = number
-                person.held.add(record)
-                person.permits -= 1
+                model_consumer.held.add(record)
+                model_consumer.permits -= 1
 
     def check_order(self, number: int, record: Record, now_ms: int) -> None:
         if self.kind in SINGLE:
-            following = [each for each in self.owed if self.reached is None or each > self.reached]
+            following = [
+                each for each in self.unacknowledged if self.reached is None or each > self.reached
+            ]
             assert min(following) == record
             self.reached = record
         elif self.kind is SubscriptionType.KEY_SHARED and self.keys[record] is not None:
-            for other in self.owed:
+            for other in self.unacknowledged:
                 if other < record and self.keys[other] == self.keys[record]:
                     may_wait = self.due.get(other, 0) > 0 and other not in self.holder
                     assert may_wait or self.holder.get(other) == number, f"{record} before {other}"
 
     def check_priorities(self, out: Mapping[int, Sequence[Delivery]]) -> None:
-        lowest = max((self.people[each].options.priority_level for each in out), default=0)
-        for person in self.people.values():
-            is_better = person.options.priority_level < lowest
-            assert not (is_better and person.has_room), f"{person.options.name} comes first"
+        lowest = max((self.consumers[each].options.priority_level for each in out), default=0)
+        for model_consumer in self.consumers.values():
+            is_better = model_consumer.options.priority_level < lowest
+            assert not (is_better and model_consumer.has_room), (
+                f"{model_consumer.options.name} comes first"
+            )
 
     def missing(self, now_ms: int) -> set[Record]:
         """What somebody should have by now, and nobody has."""
-        return {r for r in self.owed if r not in self.holder and self.due.get(r, 0) <= now_ms}
+        return {
+            r for r in self.unacknowledged if r not in self.holder and self.due.get(r, 0) <= now_ms
+        }

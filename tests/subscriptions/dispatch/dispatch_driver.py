@@ -9,15 +9,15 @@ from kledger.subscriptions.dispatch.dispatcher import state_for
 from kledger.subscriptions.dispatch_options import DispatchOptions
 from kledger.subscriptions.entry_view import mask_of
 from kledger.subscriptions.model import ConsumerOptions, SubscriptionType
-from tests.subscriptions.dispatch.builders import Record, Witness, data_of, masks_of
+from tests.subscriptions.dispatch.builders import DeliveryModel, Record, data_of, masks_of
 
 
-class Desk:
+class DispatchDriver:
     """`next` is the number of the entry that is read next; `number` counts revisions."""
 
     def __init__(self, kind: SubscriptionType, options: DispatchOptions) -> None:
         self.state = state_for(kind, options)
-        self.witness = Witness(kind, options)
+        self.model = DeliveryModel(kind, options)
         self.entries: list[Entry] = []
         self.next = 0
         self.number = 0
@@ -26,7 +26,7 @@ class Desk:
         self.replaying: tuple[int, list[Position]] | None = None
         self.held: list[Entry] = []
         self.is_switching = False
-        self.untold: set[Record] = set()
+        self.unreported: set[Record] = set()
 
     # What comes from outside
 
@@ -34,16 +34,16 @@ class Desk:
         due_ms = None if delay_ms is None else self.now_ms + delay_ms
         position = Position(1, len(self.entries))
         self.entries.append(Entry(position, data_of(keys, due_ms)))
-        self.witness.appended(position, keys, due_ms)
+        self.model.appended(position, keys, due_ms)
 
     def join(self, options: ConsumerOptions) -> int:
         number, rewind = self.state.add(options)
-        self.witness.joined(number, options)
+        self.model.joined(number, options)
         self.perform(rewind)
         return number
 
     def leave(self, number: int) -> None:
-        self.witness.left(number)
+        self.model.left(number)
         self.perform(self.state.remove(number))
         if not self.state.consumers:
             self.is_switching = False
@@ -51,40 +51,40 @@ class Desk:
 
     def add_permits(self, number: int, count: int) -> None:
         self.state.consumers[number].add_permits(count)
-        self.witness.people[number].permits += count
+        self.model.consumers[number].permits += count
 
     def acknowledge(self, records: set[Record]) -> None:
         """Let the cursor take it; the state hears of it when it is durable."""
-        self.untold |= records
-        self.witness.owed -= records
+        self.unreported |= records
+        self.model.unacknowledged -= records
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Let the state hear what was acknowledged."""
-        records, self.untold = self.untold, set()
-        self.witness.acknowledged(records)
+        records, self.unreported = self.unreported, set()
+        self.model.acknowledged(records)
         self.state.acknowledged(masks_of(sorted(records)))
 
     def redeliver(self, number: int, records: set[Record] | None) -> None:
-        person = self.witness.people[number]
+        model_consumer = self.model.consumers[number]
         rewind = self.state.redeliver(
             number, None if records is None else masks_of(sorted(records))
         )
         if rewind is None:
-            back = person.held if records is None else records & person.held
+            back = model_consumer.held if records is None else records & model_consumer.held
             if self.state.is_limited:
-                self.witness.lost(number, back)
+                self.model.lost(number, back)
         self.perform(rewind)
 
     def reset(self, first: Position) -> None:
         """As a subscription does: everybody leaves, then the position is set."""
         for number in list(self.state.consumers):
             self.leave(number)
-        self.tell()
+        self.report()
         self.held = []
         self.number += 1
         self.state.clear()
         self.next = first.entry_id
-        self.witness.was_reset(first)
+        self.model.was_reset(first)
 
     def advance(self, ms: int) -> None:
         self.now_ms += ms
@@ -98,16 +98,16 @@ class Desk:
         if rewind.delay_ms:
             self.is_switching = True
         else:
-            self.go_back()
+            self.rewind_cursor()
 
-    def go_back(self) -> None:
+    def rewind_cursor(self) -> None:
         self.is_switching = False
         self.number += 1
         self.held = []
-        owed = [position.entry_id for position, _ in self.witness.owed]
-        self.next = min(owed, default=len(self.entries))
+        unacknowledged = [position.entry_id for position, _ in self.model.unacknowledged]
+        self.next = min(unacknowledged, default=len(self.entries))
         self.state.rewound()
-        self.witness.went_back()
+        self.model.rewound()
 
     def begin_read(self) -> None:
         self.offer()
@@ -124,17 +124,19 @@ class Desk:
             while self.next < len(self.entries) and len(self.held) < count:
                 found = self.entries[self.next]
                 self.next += 1
-                if self.owed_of(found):
+                if self.unacknowledged_of(found):
                     self.held.append(found)
             self.offer()
 
     def offer(self) -> None:
-        self.held = [each for each in self.held if self.owed_of(each)]
+        self.held = [each for each in self.held if self.unacknowledged_of(each)]
         if self.held:
-            out, taken = self.state.dispatch(self.held, self.owed_parts(self.held), self.now_ms)
+            out, taken = self.state.dispatch(
+                self.held, self.unacknowledged_parts(self.held), self.now_ms
+            )
             self.held = self.held[taken:]
             assert not (out and self.is_switching), "the next one has to wait"
-            self.witness.handed_out(out, self.now_ms)
+            self.model.check_delivered(out, self.now_ms)
 
     def begin_replay(self) -> None:
         if not isinstance(self.state, ReplayingState):
@@ -151,30 +153,30 @@ class Desk:
         (number, positions), self.replaying = self.replaying, None
         if number == self.number:
             found = [self.entries[each.entry_id] for each in positions]
-            entries = [each for each in found if self.owed_of(each)]
-            gone = {each.position for each in found if not self.owed_of(each)}
-            out = self.state.dispatch_replayed(entries, self.owed_parts(entries), gone)
-            self.witness.handed_out(out, self.now_ms)
+            entries = [each for each in found if self.unacknowledged_of(each)]
+            gone = {each.position for each in found if not self.unacknowledged_of(each)}
+            out = self.state.dispatch_replayed(entries, self.unacknowledged_parts(entries), gone)
+            self.model.check_delivered(out, self.now_ms)
 
-    def owed_of(self, entry: Entry) -> int:
-        return mask_of(index for at, index in self.witness.owed if at == entry.position)
+    def unacknowledged_of(self, entry: Entry) -> int:
+        return mask_of(index for at, index in self.model.unacknowledged if at == entry.position)
 
-    def owed_parts(self, entries: list[Entry]) -> dict[Position, int]:
+    def unacknowledged_parts(self, entries: list[Entry]) -> dict[Position, int]:
         """What of entries is owed, where it is not all."""
         return {
-            each.position: self.owed_of(each)
+            each.position: self.unacknowledged_of(each)
             for each in entries
-            if self.owed_of(each)
-            != mask_of(index for at, index in self.witness.keys if at == each.position)
+            if self.unacknowledged_of(each)
+            != mask_of(index for at, index in self.model.keys if at == each.position)
         }
 
     def run(self) -> bool:
         """Do everything that can be done; tell whether anything was."""
-        before = sum(self.witness.times.values()), self.next
+        before = sum(self.model.times.values()), self.next
         if self.is_switching:
-            self.go_back()
+            self.rewind_cursor()
         self.begin_replay()
         self.end_replay()
         self.begin_read()
         self.end_read()
-        return (sum(self.witness.times.values()), self.next) != before
+        return (sum(self.model.times.values()), self.next) != before

@@ -38,7 +38,7 @@ class Scene:
         self.supervisor = Supervisor()
         self.timers = Timers(self.clock, self.supervisor)
         self.got: dict[int, list[Delivery]] = {}
-        self.places: list[Position] = []
+        self.positions: list[Position] = []
         self.store: LedgerStore
         self.ledger: ManagedLedger
         self.cursor: Cursor
@@ -57,14 +57,14 @@ class Scene:
 
     async def add(self, *keys: bytes | None, due_ms: int | None = None) -> Position:
         position = await self.ledger.add_entry(data_of(keys or (b"a",), due_ms))
-        self.places.append(position)
+        self.positions.append(position)
         return position
 
     def submit(self, keys: tuple[bytes | None, ...], due_ms: int | None) -> Position:
         """Append without waiting for it."""
         data = data_of(keys, due_ms)
         position = self.ledger.append_nowait(data, len(keys), 0, lambda place, error: None)
-        self.places.append(position)
+        self.positions.append(position)
         return position
 
     def dispatcher(
@@ -97,13 +97,13 @@ class Scene:
     def shown(self, number: int) -> list[str]:
         """What a consumer got, as `entry.record`, entries by the order of their appends."""
         return [
-            f"{self.places.index(position)}.{index}"
+            f"{self.positions.index(position)}.{index}"
             for delivery in self.got[number]
             for position, index in records_of(delivery)
         ]
 
     async def acknowledge(self, dispatcher: Dispatcher, *numbers: int) -> None:
-        positions = [self.places[each] for each in numbers]
+        positions = [self.positions[each] for each in numbers]
         await self.cursor.delete(positions)
         dispatcher.acknowledged([RecordMask(each) for each in positions])
 

@@ -18,12 +18,12 @@ LOW, HIGH = ((0, MIDDLE),), ((MIDDLE + 1, KEY_HASH_COUNT - 1),)
 State = TypeVar("State", bound=MultipleConsumersState)
 
 
-def shared(*people: ConsumerOptions, permits: int = 99, **options: int) -> SharedState:
-    return _with(SharedState(DispatchOptions(**options)), people, permits)
+def shared(*consumers: ConsumerOptions, permits: int = 99, **options: int) -> SharedState:
+    return _with(SharedState(DispatchOptions(**options)), consumers, permits)
 
 
-def key_shared(*people: ConsumerOptions, permits: int = 99, **options: int) -> KeySharedState:
-    return _with(KeySharedState(DispatchOptions(**options)), people, permits)
+def key_shared(*consumers: ConsumerOptions, permits: int = 99, **options: int) -> KeySharedState:
+    return _with(KeySharedState(DispatchOptions(**options)), consumers, permits)
 
 
 def some(count: int, **options: object) -> list[ConsumerOptions]:
@@ -39,8 +39,8 @@ def join(state: MultipleConsumersState, options: ConsumerOptions, permits: int =
     return number
 
 
-def _with(state: State, people: Sequence[ConsumerOptions], permits: int) -> State:
-    for each in people:
+def _with(state: State, consumers: Sequence[ConsumerOptions], permits: int) -> State:
+    for each in consumers:
         join(state, each, permits)
     return state
 

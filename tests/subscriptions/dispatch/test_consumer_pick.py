@@ -13,7 +13,7 @@ class Someone(NamedTuple):
     priority_level: int
 
 
-def people(text: str) -> list[Someone]:
+def consumers(text: str) -> list[Someone]:
     """Make consumers of words like `b1`: name and level; their numbers are their places."""
     return [Someone(number, word[0], int(word[1])) for number, word in enumerate(text.split())]
 
@@ -24,7 +24,7 @@ def shown(someone: Someone | None) -> str:
 
 def test_exclusive_picks_the_only_consumer() -> None:
     assert "-" == shown(pick_exclusive([]))
-    assert "a0" == shown(pick_exclusive(people("a0")))
+    assert "a0" == shown(pick_exclusive(consumers("a0")))
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_exclusive_picks_the_only_consumer() -> None:
 def test_failover_picks_by_priority_name_and_partition(
     there: str, partition: int, expected: str
 ) -> None:
-    assert expected == shown(pick_failover(people(there), partition))
-    assert expected == shown(pick_failover(people(there)[::-1], partition))
+    assert expected == shown(pick_failover(consumers(there), partition))
+    assert expected == shown(pick_failover(consumers(there)[::-1], partition))
 
 
 def test_failover_of_equal_names_picks_the_first_to_join() -> None:
@@ -72,4 +72,4 @@ def test_failover_of_equal_names_picks_the_first_to_join() -> None:
 def test_shared_rotates_within_the_highest_priority(
     with_room: str, last: int, expected: str
 ) -> None:
-    assert expected == shown(pick_shared(people(with_room), last))
+    assert expected == shown(pick_shared(consumers(with_room), last))

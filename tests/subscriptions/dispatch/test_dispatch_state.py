@@ -11,12 +11,12 @@ from kledger.subscriptions.dispatch_options import DispatchOptions
 from kledger.subscriptions.errors import ConsumerBusy
 from kledger.subscriptions.model import ConsumerOptions, SubscriptionType
 from tests.subscriptions.dispatch.builders import KEYS, SINGLE, Record
-from tests.subscriptions.dispatch.dispatch_driver import Desk
+from tests.subscriptions.dispatch.dispatch_driver import DispatchDriver
 
 PICKS = st.integers(0, 1 << 30)
 KEY_LISTS = st.lists(st.sampled_from(KEYS), min_size=1, max_size=4).map(tuple)
 CONSUMERS_MAX = 4
-STEPS = ("tell", "begin_read", "end_read", "begin_replay", "end_replay", "run")
+STEPS = ("report", "begin_read", "end_read", "begin_replay", "end_replay", "run")
 WORK = st.lists(st.sampled_from(STEPS), max_size=8)
 PEOPLE = st.builds(
     ConsumerOptions,
@@ -40,7 +40,7 @@ class DispatchMachine(RuleBasedStateMachine):
     """Everything that must never be is the witness's to say; at the end nothing may be missing."""
 
     kind: SubscriptionType
-    desk: Desk
+    driver: DispatchDriver
 
     @initialize(
         subscription_max=st.sampled_from([0, 3, 8]),
@@ -48,7 +48,7 @@ class DispatchMachine(RuleBasedStateMachine):
         reads=st.sampled_from([1, 2, 5]),
         look_ahead=st.sampled_from([1, 4, 100]),
         turns=st.sampled_from([1, 3]),
-        people=st.lists(PEOPLE, min_size=1, max_size=3),
+        consumers=st.lists(PEOPLE, min_size=1, max_size=3),
         lists=st.lists(KEY_LISTS, min_size=5, max_size=20),
         seed=st.integers(0, 1 << 32),
         count=st.sampled_from([0, 30, 200]),
@@ -61,7 +61,7 @@ class DispatchMachine(RuleBasedStateMachine):
         reads: int,
         look_ahead: int,
         turns: int,
-        people: list[ConsumerOptions],
+        consumers: list[ConsumerOptions],
         lists: list[tuple[bytes | None, ...]],
         seed: int,
         count: int,
@@ -76,14 +76,14 @@ class DispatchMachine(RuleBasedStateMachine):
             look_ahead_consumer_max=look_ahead,
             look_ahead_max=2 * look_ahead,
         )
-        self.desk = Desk(self.kind, self.options)
+        self.driver = DispatchDriver(self.kind, self.options)
         self.append(lists, [])
-        for options in people:
+        for options in consumers:
             self.join(options, 5, ["run"])
         self.storm(seed, count)
 
     def someone(self, pick: int) -> int | None:
-        numbers = list(self.desk.state.consumers)
+        numbers = list(self.driver.state.consumers)
         return numbers[pick % len(numbers)] if numbers else None
 
     def some_of(self, records: set[Record], picks: list[int]) -> set[Record]:
@@ -93,79 +93,81 @@ class DispatchMachine(RuleBasedStateMachine):
     @rule(steps=WORK)
     def work(self, steps: list[str]) -> None:
         for step in steps:
-            getattr(self.desk, step)()
+            getattr(self.driver, step)()
 
     @rule(lists=st.lists(KEY_LISTS, min_size=1, max_size=8), steps=WORK)
     def append(self, lists: list[tuple[bytes | None, ...]], steps: list[str]) -> None:
         for keys in lists:
-            self.desk.append(keys)
+            self.driver.append(keys)
         self.work(steps)
 
     @rule(key=st.sampled_from(KEYS), delay_ms=st.integers(0, 20), steps=WORK)
     def append_delayed(self, key: bytes | None, delay_ms: int, steps: list[str]) -> None:
-        self.desk.append((key,), delay_ms)
+        self.driver.append((key,), delay_ms)
         self.work(steps)
 
     @rule(options=PEOPLE, count=st.integers(0, 8), steps=WORK)
     def join(self, options: ConsumerOptions, count: int, steps: list[str]) -> None:
-        if len(self.desk.state.consumers) == CONSUMERS_MAX:
+        if len(self.driver.state.consumers) == CONSUMERS_MAX:
             return
         try:
-            number = self.desk.join(options)
+            number = self.driver.join(options)
         except ConsumerBusy:
             assert self.kind is SubscriptionType.EXCLUSIVE
-            assert self.desk.state.consumers
+            assert self.driver.state.consumers
             return
         if count:
-            self.desk.add_permits(number, count)
+            self.driver.add_permits(number, count)
         self.work(steps)
 
     @rule(pick=PICKS, steps=WORK)
     def leave(self, pick: int, steps: list[str]) -> None:
         number = self.someone(pick)
         if number is not None:
-            self.desk.leave(number)
+            self.driver.leave(number)
         self.work(steps)
 
     @rule(counts=st.lists(st.integers(0, 6), min_size=CONSUMERS_MAX), steps=WORK)
     def add_permits(self, counts: list[int], steps: list[str]) -> None:
-        for number, count in zip(self.desk.state.consumers, counts, strict=False):
+        for number, count in zip(self.driver.state.consumers, counts, strict=False):
             if count:
-                self.desk.add_permits(number, count)
+                self.driver.add_permits(number, count)
         self.work(steps)
 
     @rule(picks=st.lists(PICKS, min_size=1, max_size=10), steps=WORK)
     def acknowledge(self, picks: list[int], steps: list[str]) -> None:
-        self.desk.acknowledge(self.some_of(set(self.desk.witness.holder), picks))
+        self.driver.acknowledge(self.some_of(set(self.driver.model.holder), picks))
         self.work(steps)
 
     @rule(picks=st.lists(PICKS, min_size=1, max_size=3), steps=WORK)
     def acknowledge_late(self, picks: list[int], steps: list[str]) -> None:
         """Whoever had records before acknowledges them, wherever they are now."""
-        witness = self.desk.witness
-        handed_out = {record for record in witness.owed if witness.times[record]}
-        self.desk.acknowledge(self.some_of(handed_out, picks))
+        model = self.driver.model
+        check_delivered = {record for record in model.unacknowledged if model.times[record]}
+        self.driver.acknowledge(self.some_of(check_delivered, picks))
         self.work(steps)
 
     @rule(pick=PICKS, picks=st.none() | st.lists(PICKS, min_size=1, max_size=4), steps=WORK)
     def redeliver(self, pick: int, picks: list[int] | None, steps: list[str]) -> None:
         number = self.someone(pick)
         if number is not None:
-            records = None if picks is None else self.some_of(self.desk.witness.owed, picks)
-            self.desk.redeliver(number, records)
+            records = (
+                None if picks is None else self.some_of(self.driver.model.unacknowledged, picks)
+            )
+            self.driver.redeliver(number, records)
         self.work(steps)
 
-    @rule(pick=PICKS, people=st.lists(PEOPLE, max_size=3), steps=WORK)
-    def reset(self, pick: int, people: list[ConsumerOptions], steps: list[str]) -> None:
+    @rule(pick=PICKS, consumers=st.lists(PEOPLE, max_size=3), steps=WORK)
+    def reset(self, pick: int, consumers: list[ConsumerOptions], steps: list[str]) -> None:
         """Everybody has to leave, and some come back."""
-        if self.desk.entries:
-            self.desk.reset(self.desk.entries[pick % len(self.desk.entries)].position)
-        for options in people:
+        if self.driver.entries:
+            self.driver.reset(self.driver.entries[pick % len(self.driver.entries)].position)
+        for options in consumers:
             self.join(options, 5, steps)
 
     @rule(ms=st.integers(1, 15), steps=WORK)
     def advance(self, ms: int, steps: list[str]) -> None:
-        self.desk.advance(ms)
+        self.driver.advance(ms)
         self.work(steps)
 
     def storm(self, seed: int, count: int) -> None:
@@ -202,41 +204,41 @@ class DispatchMachine(RuleBasedStateMachine):
             case _:
                 self.switch()
 
-    @precondition(lambda self: self.desk.is_switching)
+    @precondition(lambda self: self.driver.is_switching)
     @rule()
     def switch(self) -> None:
-        if self.desk.is_switching:
-            self.desk.go_back()
+        if self.driver.is_switching:
+            self.driver.rewind_cursor()
 
     @invariant()
     def counts_what_is_out(self) -> None:
         if hasattr(self, "desk"):
-            desk = self.desk
-            assert len(desk.witness.holder) == desk.state.unacknowledged
-            for number, consumer in desk.state.consumers.items():
-                person = desk.witness.people[number]
-                assert person.permits == consumer.permits
+            driver = self.driver
+            assert len(driver.model.holder) == driver.state.unacknowledged
+            for number, consumer in driver.state.consumers.items():
+                model_consumer = driver.model.consumers[number]
+                assert model_consumer.permits == consumer.permits
                 if self.kind not in SINGLE:
-                    assert len(person.held) == consumer.unacked.count
+                    assert len(model_consumer.held) == consumer.unacked.count
 
     def teardown(self) -> None:
         """Whoever has room and time gets everything that is owed."""
         if not hasattr(self, "desk"):
             return
-        desk = self.desk
-        if not desk.state.consumers:
-            desk.join(ConsumerOptions(name="last"))
-        for number in desk.state.consumers:
-            desk.add_permits(number, 10_000)
-        desk.end_read()
-        desk.end_replay()
-        desk.advance(100)
-        while desk.run() or desk.witness.holder:
+        driver = self.driver
+        if not driver.state.consumers:
+            driver.join(ConsumerOptions(name="last"))
+        for number in driver.state.consumers:
+            driver.add_permits(number, 10_000)
+        driver.end_read()
+        driver.end_replay()
+        driver.advance(100)
+        while driver.run() or driver.model.holder:
             self.counts_what_is_out()
-            desk.acknowledge(set(desk.witness.holder))
-            desk.tell()
-            desk.advance(100)
-        assert set() == desk.witness.owed
+            driver.acknowledge(set(driver.model.holder))
+            driver.report()
+            driver.advance(100)
+        assert set() == driver.model.unacknowledged
 
 
 def machine(kind: SubscriptionType) -> type[TestCase]:

@@ -138,7 +138,7 @@ async def test_only_negatively_acknowledged_records_are_redelivered(
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
     await turns()
-    dispatcher.redeliver(number, [RecordMask(scene.places[1], 0b10)])
+    dispatcher.redeliver(number, [RecordMask(scene.positions[1], 0b10)])
     await turns()
     assert ["1.1"] == scene.shown(number)[6:]
     assert 1 == scene.got[number][-1].redelivery_count
@@ -154,7 +154,7 @@ async def test_redelivery_rewinds_to_everything_unacknowledged(
     number = scene.join(dispatcher)
     await turns()
     await scene.acknowledge(dispatcher, 0)
-    dispatcher.redeliver(number, [RecordMask(scene.places[2])])
+    dispatcher.redeliver(number, [RecordMask(scene.positions[2])])
     await turns()
     assert ["0.0", "1.0", "2.0", "1.0", "2.0"] == scene.shown(number)
 
@@ -206,10 +206,10 @@ async def test_replay_in_flight_is_dropped_by_a_reset(scene: Scene, kind: Subscr
     number = scene.join(dispatcher)
     await turns()
     scene.steps.reads.shut()
-    dispatcher.redeliver(number, [RecordMask(scene.places[1])])
+    dispatcher.redeliver(number, [RecordMask(scene.positions[1])])
     await turns()
     scene.cursor.revision.start()
-    scene.revise(dispatcher, lambda state: state.mark_delete(scene.places[1]))
+    scene.revise(dispatcher, lambda state: state.mark_delete(scene.positions[1]))
     scene.steps.reads.open()
     await turns()
     assert ["0.0", "1.0", "2.0"] == scene.shown(number)
@@ -275,7 +275,7 @@ async def test_sequential_read_in_flight_is_dropped_by_a_reset(
         scene.steps.reads.open()
         await turns()
         assert [] == scene.shown(number)
-        scene.revise(dispatcher, lambda state: state.mark_delete(scene.places[0]))
+        scene.revise(dispatcher, lambda state: state.mark_delete(scene.positions[0]))
         await turns()
         assert ["1.0"] == scene.shown(number)
         dispatcher.remove_consumer(number)
@@ -407,7 +407,7 @@ async def test_reading_stops_with_the_last_consumer(scene: Scene) -> None:
     await turns()
     await scene.add()
     await turns()
-    assert scene.cursor.read_position == scene.places[0]
+    assert scene.cursor.read_position == scene.positions[0]
 
 
 async def test_calls_of_removed_consumers_are_ignored(scene: Scene) -> None:

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from kledger.ledger import CursorState, Position
 from kledger.subscriptions.errors import ConsumerBusy
 from kledger.subscriptions.model import ConsumerOptions, Delivery, SubscriptionType
-from tests.subscriptions.dispatch.builders import KEYS, SINGLE, Record, Witness, indexes, masks_of
+from tests.subscriptions.dispatch.builders import (
+    KEYS,
+    SINGLE,
+    DeliveryModel,
+    Record,
+    indexes,
+    masks_of,
+)
 from tests.subscriptions.dispatch.dispatcher_fixture import Scene
 from tests.subscriptions.steps import turns
 
@@ -55,7 +62,7 @@ class Storm:
     async def run(self, count: int) -> None:
         await self.scene.open()
         self.dispatcher = self.scene.dispatcher(self.kind, **self.options)
-        self.witness = Witness(self.kind, self.dispatcher._options)
+        self.model = DeliveryModel(self.kind, self.dispatcher._options)
         for _ in range(count):
             (name,) = self.random.choices(list(ODDS), list(ODDS.values()))
             await getattr(self, name)()
@@ -67,19 +74,19 @@ class Storm:
         """Whoever has room and time gets everything that is owed."""
         await self.open()
         await self.come_to_rest()
-        if not self.witness.people:
+        if not self.model.consumers:
             await self.join()
-        for number in self.witness.people:
+        for number in self.model.consumers:
             self.permit(number, 10_000)
         for _ in range(100):
             self.scene.clock.advance(6_000)
             await self.come_to_rest()
-            assert len(self.witness.holder) == self.dispatcher.unacknowledged
-            if not self.witness.owed:
+            assert len(self.model.holder) == self.dispatcher.unacknowledged
+            if not self.model.unacknowledged:
                 break
-            self.start(self.acknowledging(set(self.witness.holder)))
+            self.start(self.acknowledging(set(self.model.holder)))
             await self.come_to_rest()
-        assert set() == self.witness.owed
+        assert set() == self.model.unacknowledged
         assert 0 == self.scene.cursor.backlog
 
     # What the dispatcher does
@@ -88,14 +95,14 @@ class Storm:
         self.look_at_revision()
         assert not self.scene.cursor.revision.is_running
         now_ms = self.scene.clock.now_ms()
-        self.witness.handed_out({number: deliveries}, now_ms, is_whole=False)
+        self.model.check_delivered({number: deliveries}, now_ms, is_whole=False)
 
     def look_at_revision(self) -> None:
         """A dispatcher that goes back does so in a revision."""
         number = self.scene.cursor.revision.number
         if number != self.seen_number:
             self.seen_number = number
-            self.witness.went_back()
+            self.model.rewound()
 
     # What happens
 
@@ -110,10 +117,10 @@ class Storm:
     async def appending(self, keys: tuple[bytes | None, ...], due_ms: int | None) -> None:
         position = self.scene.submit(keys, due_ms)
         self.sizes[position] = len(keys)
-        self.witness.appended(position, keys, due_ms)
+        self.model.appended(position, keys, due_ms)
 
     async def join(self) -> None:
-        if len(self.witness.people) == CONSUMERS_MAX:
+        if len(self.model.consumers) == CONSUMERS_MAX:
             return
         options = ConsumerOptions(
             name=self.random.choice("abcdef"),
@@ -129,12 +136,12 @@ class Storm:
         assert expected == number
         self.joined += 1
         self.look_at_revision()
-        self.witness.joined(number, options)
+        self.model.joined(number, options)
         if count := self.random.randrange(7):
             self.permit(number, count)
 
     def someone(self) -> int | None:
-        return self.random.choice(list(self.witness.people)) if self.witness.people else None
+        return self.random.choice(list(self.model.consumers)) if self.model.consumers else None
 
     def some_of(self, records: set[Record]) -> set[Record]:
         ordered = sorted(records)
@@ -143,22 +150,22 @@ class Storm:
     async def leave(self) -> None:
         number = self.someone()
         if number is not None:
-            self.witness.left(number)
+            self.model.left(number)
             self.dispatcher.remove_consumer(number)
 
     def permit(self, number: int, count: int) -> None:
-        self.witness.people[number].permits += count
+        self.model.consumers[number].permits += count
         self.dispatcher.add_permits(number, count)
 
     async def add_permits(self) -> None:
-        for number in self.witness.people:
+        for number in self.model.consumers:
             self.permit(number, self.random.randint(1, 6))
 
     async def acknowledge(self) -> None:
         """Most often what is out, sometimes what was out once."""
-        witness = self.witness
-        once = {record for record in witness.owed if witness.times[record]}
-        chosen = set(witness.holder) & once if self.random.random() < 0.8 else once
+        model = self.model
+        once = {record for record in model.unacknowledged if model.times[record]}
+        chosen = set(model.holder) & once if self.random.random() < 0.8 else once
         self.start(self.acknowledging(self.some_of(chosen)))
 
     async def acknowledging(self, records: set[Record]) -> None:
@@ -166,38 +173,38 @@ class Storm:
         for position, mask in masks_of(sorted(records)):
             if cursor.revision.is_outdated(number):
                 return
-            self.witness.owed -= {(position, index) for index in indexes(mask)}
+            self.model.unacknowledged -= {(position, index) for index in indexes(mask)}
             await cursor.delete_batch_index(
                 position, indexes(mask), self.sizes[position], revision=number
             )
         if not cursor.revision.is_outdated(number):
-            self.witness.acknowledged(records)
+            self.model.acknowledged(records)
             self.dispatcher.acknowledged(masks_of(sorted(records)))
 
     async def redeliver(self) -> None:
         number = self.someone()
         if number is None:
             return
-        held = self.witness.people[number].held
-        records = None if self.random.random() < 0.2 else self.some_of(self.witness.owed)
+        held = self.model.consumers[number].held
+        records = None if self.random.random() < 0.2 else self.some_of(self.model.unacknowledged)
         if self.kind not in SINGLE:
-            self.witness.lost(number, set(held) if records is None else records & held)
+            self.model.lost(number, set(held) if records is None else records & held)
         pieces = None if records is None else masks_of(sorted(records))
         self.dispatcher.redeliver(number, pieces)
         self.look_at_revision()
 
     async def reset(self) -> None:
-        if not self.scene.places:
+        if not self.scene.positions:
             return
         if self.random.random() < 0.5:
-            for number in list(self.witness.people):
-                self.witness.left(number)
+            for number in list(self.model.consumers):
+                self.model.left(number)
                 self.dispatcher.remove_consumer(number)
         cursor = self.scene.cursor
         cursor.revision.start()
         for _ in range(self.random.randrange(5)):
             await asyncio.sleep(0)
-        target = self.random.choice(self.scene.places)
+        target = self.random.choice(self.scene.positions)
         target = min(target, cursor.state.last_confirmed)
         if target.entry_id < 0:
             cursor.revision.end(lambda state: None)
@@ -211,7 +218,7 @@ class Storm:
 
         cursor.revision.end(edit)
         self.seen_number = cursor.revision.number
-        self.witness.was_reset(target)
+        self.model.was_reset(target)
         self.dispatcher.resume()
 
     async def advance(self) -> None:

@@ -10,7 +10,7 @@ from kledger.subscriptions.model import RecordMask, SubscriptionType
 from tests.subscriptions.dispatch.builders import consumer
 from tests.subscriptions.dispatch.dispatcher_fixture import Scene
 from tests.subscriptions.steps import turns
-from tests.subscriptions.switchable_filter import Curtain
+from tests.subscriptions.switchable_filter import SwitchableFilter
 
 EXCLUSIVE, FAILOVER = SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER
 SHARED, KEY_SHARED = SubscriptionType.SHARED, SubscriptionType.KEY_SHARED
@@ -32,15 +32,15 @@ class Stage:
         **options: int,
     ) -> None:
         self.scene = scene
-        self.curtain = Curtain()
-        self.curtain.at = scene.places[before]
-        self.curtain.hidden = {scene.places[each] for each in hidden}
-        self.dispatcher: Dispatcher = scene.dispatcher(kind, self.curtain, **options)
+        self.visibility_filter = SwitchableFilter()
+        self.visibility_filter.at = scene.positions[before]
+        self.visibility_filter.hidden = {scene.positions[each] for each in hidden}
+        self.dispatcher: Dispatcher = scene.dispatcher(kind, self.visibility_filter, **options)
 
     async def lift(self, before: int | None = None, *, hidden: Sequence[int] = ()) -> None:
-        places = self.scene.places
-        at = {} if before is None else {"at": places[before]}
-        self.curtain.move(**at, hidden=[places[each] for each in hidden])
+        positions = self.scene.positions
+        at = {} if before is None else {"at": positions[before]}
+        self.visibility_filter.move(**at, hidden=[positions[each] for each in hidden])
         await turns()
 
 
@@ -95,7 +95,7 @@ async def test_hidden_entries_are_acknowledged_and_not_delivered(
     assert ["1.0", "5.0"] == scene.shown(number)
     assert 2 == scene.cursor.backlog == stage.dispatcher.unacknowledged
     await scene.acknowledge(stage.dispatcher, 1, 5)
-    assert scene.places[5] == scene.cursor.mark_delete_position
+    assert scene.positions[5] == scene.cursor.mark_delete_position
 
 
 @ALL_TYPES
@@ -142,17 +142,17 @@ async def test_filter_has_no_listener_without_unsettled_entries(
 ) -> None:
     await fill(scene, 3)
     stage = Stage(scene, kind, before=1)
-    assert {} == stage.curtain.listeners
+    assert {} == stage.visibility_filter.listeners
     number = scene.join(stage.dispatcher)
     await turns()
-    assert stage.curtain.listeners
+    assert stage.visibility_filter.listeners
     stage.dispatcher.remove_consumer(number)
-    assert {} == stage.curtain.listeners
+    assert {} == stage.visibility_filter.listeners
     scene.join(stage.dispatcher)
     await turns()
-    assert stage.curtain.listeners
+    assert stage.visibility_filter.listeners
     await stage.dispatcher.close()
-    assert {} == stage.curtain.listeners
+    assert {} == stage.visibility_filter.listeners
 
 
 @ALL_TYPES
@@ -169,7 +169,7 @@ async def test_unsettled_entries_are_dropped_when_the_position_is_set(
     await stage.lift(5, hidden=(4,))
 
     def edit(state: CursorState) -> None:
-        state.reset(*state.reset_target(scene.places[2], force=False))
+        state.reset(*state.reset_target(scene.positions[2], force=False))
 
     scene.revise(stage.dispatcher, edit)
     await turns()
@@ -190,7 +190,7 @@ async def test_reset_into_unsettled_entries_delivers_none_of_them(
     scene.cursor.revision.start()
 
     def edit(state: CursorState) -> None:
-        state.reset(*state.reset_target(scene.places[3], force=False))
+        state.reset(*state.reset_target(scene.positions[3], force=False))
 
     scene.revise(stage.dispatcher, edit)
     await stage.lift(3)
@@ -220,8 +220,8 @@ async def test_redelivery_continues_while_entries_are_unsettled(
     stage = Stage(scene, kind, before=2)
     number = scene.join(stage.dispatcher)
     await turns()
-    looks = stage.curtain.looks
-    stage.dispatcher.redeliver(number, [RecordMask(scene.places[1])])
+    looks = stage.visibility_filter.looks
+    stage.dispatcher.redeliver(number, [RecordMask(scene.positions[1])])
     await turns()
     assert ["0.0", "1.0", "1.0"] == scene.shown(number)
     await stage.lift()
@@ -229,7 +229,7 @@ async def test_redelivery_continues_while_entries_are_unsettled(
     stage.dispatcher.redeliver(number, None)
     await turns()
     assert ["0.0", "1.0", "2.0", "3.0"] == scene.shown(number)[5:]
-    assert stage.curtain.looks <= looks + 6, "what comes again was seen before"
+    assert stage.visibility_filter.looks <= looks + 6, "what comes again was seen before"
 
 
 @SINGLE_TYPES

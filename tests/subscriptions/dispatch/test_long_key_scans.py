@@ -14,14 +14,14 @@ from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.subscriptions.entry_view import DELIVER_AT
 from kledger.subscriptions.model import StartPosition, SubscriptionType
 from tests.runtime.held_pool import HeldPool
-from tests.subscriptions.partition_fixture import Client, House
+from tests.subscriptions.partition_fixture import Client, PartitionFixture
 
 LARGE = 2_000
 
 
 @asynccontextmanager
-async def held_house(pool: HeldPool) -> AsyncIterator[House]:
-    made = House(FaultyEngine(None), ManualClock(1_000_000))
+async def held_house(pool: HeldPool) -> AsyncIterator[PartitionFixture]:
+    made = PartitionFixture(FaultyEngine(None), ManualClock(1_000_000))
     await made.open(threads=StoreThreads(compute_pool=lambda: pool))
     try:
         yield made
@@ -31,7 +31,7 @@ async def held_house(pool: HeldPool) -> AsyncIterator[House]:
         await made.close()
 
 
-async def add_large(house: House, *, codec: int = 0) -> list[str]:
+async def add_large(house: PartitionFixture, *, codec: int = 0) -> list[str]:
     values = [str(number) for number in range(LARGE)]
     records = [NewRecord(each.encode(), b"%d" % (int(each) % 5)) for each in values]
     await house.ledger.add_entry(bytes(build_batch(records, codec=codec)), message_count=LARGE)

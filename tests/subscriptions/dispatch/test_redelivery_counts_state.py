@@ -13,7 +13,7 @@ from kledger.subscriptions.dispatch.redelivery_counts_state import (
 )
 from tests.subscriptions.dispatch.builders import at, indexes
 
-PLACE = at(1)
+POSITION = at(1)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 0b11111)), max_size=12))
@@ -21,15 +21,15 @@ def test_counts_equal_a_counter(changes: list[tuple[bool, int]]) -> None:
     counts, expected = RedeliveryCounts(), Counter[int]()
     for is_forgotten, mask in changes:
         if is_forgotten:
-            counts.forget(PLACE, mask)
+            counts.forget(POSITION, mask)
             for index in indexes(mask):
                 del expected[index]
         else:
-            counts.add(PLACE, mask)
+            counts.add(POSITION, mask)
             expected.update(indexes(mask))
     assert bool(expected) == (len(counts) > 0)
     for records in (0b11111, 0b10101, 0b00100):
-        found = list(counts.split(PLACE, records))
+        found = list(counts.split(POSITION, records))
         assert {i: expected[i] for i in indexes(records)} == {
             index: count for count, mask in found for index in indexes(mask)
         }
@@ -40,8 +40,8 @@ def test_counts_equal_a_counter(changes: list[tuple[bool, int]]) -> None:
 
 def test_unknown_entries_have_count_zero() -> None:
     counts = RedeliveryCounts()
-    assert [(0, 0b11)] == list(counts.split(PLACE, 0b11))
-    counts.forget(PLACE, 0b11)
+    assert [(0, 0b11)] == list(counts.split(POSITION, 0b11))
+    counts.forget(POSITION, 0b11)
     counts.add(at(0), 1)
     counts.add(at(2), 1)
     counts.forget_before(at(1))

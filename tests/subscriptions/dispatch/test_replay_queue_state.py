@@ -81,11 +81,11 @@ def test_key_hash_queues_equal_a_dictionary(changes: list[tuple[bool, int, int, 
         assert len(expected) == queue.mask_count
         assert {key_hash for key_hash, _ in expected} == set(queue.queues)
         for known in (1, 2, 3):
-            places = sorted(position for other, position in expected if other == known)
-            assert places == (queue.queues[known].order if known in queue else [])
+            positions = sorted(position for other, position in expected if other == known)
+            assert positions == (queue.queues[known].order if known in queue else [])
             for place_id in map(at, range(6)):
                 assert expected.get((known, place_id), 0) == queue.records_of(known, place_id)
-                is_first = not places or places[0] >= place_id
+                is_first = not positions or positions[0] >= place_id
                 assert is_first == queue.is_first(known, place_id)
 
 

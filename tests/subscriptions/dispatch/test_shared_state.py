@@ -27,8 +27,8 @@ def test_rotation_moves_on_without_permits() -> None:
 
 
 def test_lower_priority_gets_what_the_higher_has_no_room_for() -> None:
-    people = [consumer("low", priority_level=1), consumer("high"), consumer("other")]
-    state = shared(*people, permits=2, round_robin_entries_max=9)
+    consumers = [consumer("low", priority_level=1), consumer("high"), consumer("other")]
+    state = shared(*consumers, permits=2, round_robin_entries_max=9)
     assert {1: ["0.0", "1.0"], 2: ["2.0", "3.0"], 0: ["4.0"]} == read(state, *ENTRIES[:5])
     state.consumers[2].add_permits(1)
     assert {2: ["5.0"]} == read(state, ENTRIES[5])
