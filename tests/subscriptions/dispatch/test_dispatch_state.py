@@ -212,7 +212,7 @@ class DispatchMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_what_is_out(self) -> None:
-        if hasattr(self, "desk"):
+        if hasattr(self, "driver"):
             driver = self.driver
             assert len(driver.model.holder) == driver.state.unacknowledged
             for number, consumer in driver.state.consumers.items():
@@ -223,7 +223,7 @@ class DispatchMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whoever has room and time gets everything that is owed."""
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "driver"):
             return
         driver = self.driver
         if not driver.state.consumers:
