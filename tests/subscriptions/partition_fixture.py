@@ -1,4 +1,4 @@
-"""A partition with subscriptions, over a store in memory, and consumers that write down what comes.
+"""A partition with subscriptions, over a store in memory, and consumers that record deliveries.
 
 Entries are record batches; the values of their records are what tests talk about.
 """
@@ -66,7 +66,7 @@ class PartitionFixture:
         await self.open_partition("orders", config)
 
     async def open_partition(self, name: str, config: ManagedLedgerConfig) -> None:
-        """Go on with another one."""
+        """Use another partition from now on."""
         self.ledger = await self.store.open_managed_ledger(name, config=config)
         self.partition = PartitionSubscriptions(
             self.ledger,
@@ -87,7 +87,7 @@ class PartitionFixture:
         return await self.partition.open(name, start=start, is_durable=is_durable)
 
     async def unacknowledged(self, name: str = "s") -> list[str]:
-        """The values of what a subscription owes."""
+        """The values of the unacknowledged records of a subscription."""
         subscription = self.partition.get(name)
         assert subscription is not None
         return [value for delivery in await subscription.peek(999) for value in values_of(delivery)]
@@ -132,7 +132,7 @@ async def house() -> AsyncIterator[PartitionFixture]:
 
 
 class Client:
-    """A consumer that writes down what it gets, and how its hold ended."""
+    """A consumer that records its deliveries, and how it was disconnected."""
 
     def __init__(self, name: str = "c") -> None:
         self.name = name
@@ -178,7 +178,7 @@ class Client:
 
     @property
     def values(self) -> list[str]:
-        """The values of all records that came, in order."""
+        """The values of all delivered records, in order."""
         return [value for delivery in self.deliveries for value in values_of(delivery)]
 
     async def got(self, count: int) -> list[str]:
@@ -189,8 +189,8 @@ class Client:
                 version = await self._arrived.wait_beyond(version)
         return self.values
 
-    def pieces(self, *values: str) -> list[tuple[Delivery, int]]:
-        """Where these values are: deliveries and masks."""
+    def masks_of(self, *values: str) -> list[tuple[Delivery, int]]:
+        """The deliveries that contain these values, with their masks."""
         return [
             (delivery, mask)
             for delivery in self.deliveries
@@ -198,25 +198,25 @@ class Client:
         ]
 
     async def acknowledge(self, *values: str) -> None:
-        """Acknowledge records that came, in one call."""
+        """Acknowledge delivered records, in one call."""
         await self.consumer.acknowledge(
             [
                 Acknowledgement(delivery.position, mask, len(all_values(delivery)))
-                for delivery, mask in self.pieces(*values)
+                for delivery, mask in self.masks_of(*values)
             ]
         )
 
     async def acknowledge_upto(self, value: str) -> None:
-        """Acknowledge everything up to a record that came."""
-        delivery, mask = self.pieces(value)[-1]
+        """Acknowledge everything up to a delivered record."""
+        delivery, mask = self.masks_of(value)[-1]
         await self.consumer.acknowledge_upto(
             Acknowledgement(delivery.position, 2 * mask - 1, len(all_values(delivery)))
         )
 
     def nack(self, *values: str) -> None:
-        """Send records that came back."""
+        """Acknowledge delivered records negatively."""
         self.consumer.redeliver(
-            [RecordMask(delivery.position, mask) for delivery, mask in self.pieces(*values)]
+            [RecordMask(delivery.position, mask) for delivery, mask in self.masks_of(*values)]
         )
 
 
@@ -231,7 +231,7 @@ def _decoded(data: bytes) -> tuple[str, ...]:
 
 
 def masked(delivery: Delivery) -> int:
-    """The mask of the records that are meant, without the bits of none."""
+    """The mask of the delivered records, without bits beyond the batch."""
     return delivery.records & ((1 << len(all_values(delivery))) - 1)
 
 
@@ -241,6 +241,6 @@ def mask_in(delivery: Delivery, values: Sequence[str]) -> int:
 
 
 def values_of(delivery: Delivery) -> list[str]:
-    """The values of the records that are meant."""
+    """The values of the delivered records."""
     records = masked(delivery)
     return [value for index, value in enumerate(all_values(delivery)) if records >> index & 1]

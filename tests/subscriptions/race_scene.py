@@ -40,12 +40,12 @@ Order: TypeAlias = tuple[int, ...]
 
 
 def values_from(entry: int) -> list[str]:
-    """What is owed when everything from an entry on is."""
+    """The values of all records from an entry on."""
     return [value for each in ENTRIES[entry:] for value in each.split()]
 
 
 class Member(Client):
-    """A consumer of a scene; it joins when a script says so, and again after it was let go."""
+    """A consumer of a scene; scripts let it join, and join again after it was disconnected."""
 
     def __init__(self, scene: "Scene", name: str) -> None:
         super().__init__(name)
@@ -76,14 +76,14 @@ class Member(Client):
         self.wants_in = False
         if self.is_in:
             self.is_in = False
-            for value in self.values:  # they come again, as none is acknowledged
+            for value in self.values:  # they are redelivered, as none is acknowledged
                 self.scene.received.remove(value)
             self.deliveries.clear()
             await self.consumer.close()
 
 
 class Scene:
-    """A subscription over seven entries, and who takes part.
+    """A subscription over seven entries, and its consumers.
 
     `received` is what was delivered since the position was set for the last time.
     """
@@ -109,7 +109,7 @@ class Scene:
         self.delay_answers(self.subscription.cursor)
 
     def delay_answers(self, cursor: Cursor) -> None:
-        """Let repeated reads wait at the gate when the storage has answered."""
+        """Let repeated reads wait at the gate after the storage has answered."""
         replay = cursor.replay
 
         async def replay_and_wait(positions: Any) -> Any:
@@ -124,12 +124,12 @@ class Scene:
         return self.members[-1]
 
     def begun(self) -> None:
-        """A position is being set: what was delivered before does not matter any more."""
+        """A position is being set: what was delivered before does not count."""
         self.has_begun = True
         self.received.clear()
 
     async def settle(self) -> None:
-        """Let whoever wants to be in come, and acknowledge, until nothing is left."""
+        """Let consumers that want to join do so, and acknowledge, until nothing is left."""
         self.steps.open()
         self.answers.open()
         if not any(member.wants_in for member in self.members):
@@ -167,7 +167,7 @@ class Scene:
 
 
 class Reading:
-    """A read in three steps: it begins, the storage answers, what it read is handed out.
+    """A read in three steps: it begins, the storage answers, what it read is delivered.
 
     A sequential one reads five records for three permits: the last two wait in the dispatcher.
     """
@@ -214,7 +214,7 @@ Act: TypeAlias = Callable[[Subscription, list[Position]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Setting:
-    """A way to set the position, and the first entry that is owed then."""
+    """A way to set the position, and the first entry that is unacknowledged then."""
 
     act: Act
     first: int
@@ -231,9 +231,9 @@ SETTINGS = {"back": BACK, "forward": FORWARD, "rewind": REWIND, "skip": SKIP, "c
 
 
 class Resetting:
-    """Somebody sets the position, in two steps: it is on its way to the storage, and it is there.
+    """Sets the position, in two steps: the write begins, and the write is done.
 
-    The second one of two is refused while the first one is on its way.
+    The second one of two is refused while the first one is under way.
     """
 
     def __init__(self, scene: Scene, setting: Setting) -> None:
@@ -267,14 +267,14 @@ MakeScripts: TypeAlias = Callable[[Scene, Member], list[Script]]
 
 @dataclass(frozen=True)
 class Race:
-    """One race: the type, how many permits the first member begins with, who takes part."""
+    """One race: the type, how many permits the first member begins with, the scripts."""
 
     wanted: SubscriptionType
     permits: int
     make: MakeScripts
     lengths: tuple[int, ...]
     has_reconnects: bool = False
-    """Whether those who were let go try to come back after every step."""
+    """Whether disconnected consumers try to join again after every step."""
 
 
 class Stage:

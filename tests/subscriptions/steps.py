@@ -1,4 +1,4 @@
-"""Storage that answers when a test says so, without threads: every order of steps can be played.
+"""Storage that a test makes answer, without threads, so that every order of steps can be played.
 
 What a store gives to its threads waits at a gate of the event loop instead. While a gate is open
 the work is done at once.
@@ -88,7 +88,7 @@ class _Pool:
         return call(*arguments)
 
     def yield_gil(self) -> None:
-        """There is nobody to give way to."""
+        """There are no other threads."""
 
     def close(self) -> None:
         """Nothing runs by itself."""
@@ -124,11 +124,11 @@ class _Commits(Generic[Token]):
 
 
 class Restless(Exception):
-    """Something goes on and on."""
+    """The event loop always has something ready."""
 
 
 async def turns() -> None:
-    """Let everything happen that nothing holds up: turn the loop until nothing is ready.
+    """Run the event loop until nothing is ready.
 
     Raises:
         Restless: there is always something.

@@ -1,4 +1,4 @@
-"""A screen that a test moves: entries behind the curtain cannot be told of yet."""
+"""A visibility filter that a test switches: entries up to a position are settled."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from kledger.subscriptions.visibility_filter import Visibility
 
 
 class SwitchableFilter:
-    """A `Screen`; says of the entries before `at` which are hidden, and of others nothing."""
+    """A `VisibilityFilter`: entries before `at` are settled, and hidden when in `hidden`."""
 
     def __init__(self) -> None:
         self.at = LATEST
@@ -30,7 +30,7 @@ class SwitchableFilter:
         self.listeners.pop(listener, None)
 
     def move(self, at: Position = LATEST, *, hidden: Sequence[Position] = ()) -> None:
-        """Let what lies before a place be told of, these as hidden."""
+        """Settle all entries before a position, these as hidden, and call the listeners."""
         self.at = at
         self.hidden.update(hidden)
         for listener in tuple(self.listeners):

@@ -1,4 +1,4 @@
-"""A fault in handing out closes its subscription, which can be opened again; others go on."""
+"""A fault in dispatching closes its subscription, which can be opened again; others continue."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from kledger.subscriptions.model import ConsumerOptions, Delivery, SubscriptionT
 from tests.contained import Contained
 from tests.subscriptions.partition_fixture import Client, PartitionFixture
 
-PLACES: dict[str, Callable[[Client, pytest.MonkeyPatch], None]] = {
-    "a task that hands out": lambda client, patch: fail_once(patch, "_dispatch_buffered"),
-    "a task that looks what to read": lambda client, patch: fail_once(patch, "_is_paused"),
+FAULTS: dict[str, Callable[[Client, pytest.MonkeyPatch], None]] = {
+    "the task that delivers": lambda client, patch: fail_once(patch, "_dispatch_buffered"),
+    "the tasks that read": lambda client, patch: fail_once(patch, "_is_paused"),
     "the callback of a consumer": lambda client, patch: setattr(client, "fault_in", "deliver"),
 }
 
@@ -32,11 +32,11 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 @pytest.mark.parametrize("wanted", list(SubscriptionType))
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("fault", FAULTS)
 async def test_subscription_closed_by_a_fault_redelivers_when_opened_again(
     room: PartitionFixture,
     wanted: SubscriptionType,
-    place: str,
+    fault: str,
     monkeypatch: pytest.MonkeyPatch,
     contained: Contained,
 ) -> None:
@@ -48,7 +48,7 @@ async def test_subscription_closed_by_a_fault_redelivers_when_opened_again(
     assert list("ab") == await client.got(2)
     assert list("ab") == await other.got(2)
     await client.acknowledge("a")
-    PLACES[place](client, monkeypatch)
+    FAULTS[fault](client, monkeypatch)
     await room.add("c")
     await room.quiet()
     assert [SubscriptionFailed] == [type(error) for error in client.ends]
@@ -65,7 +65,7 @@ async def test_subscription_closed_by_a_fault_redelivers_when_opened_again(
 async def test_nothing_runs_between_a_fault_and_the_end_of_the_subscription(
     room: PartitionFixture, wanted: SubscriptionType, contained: Contained
 ) -> None:
-    """The other task of the dispatcher handed out, past a record whose consumer never got it."""
+    """The other task of the dispatcher delivered on, past a record that its consumer never got."""
     subscription = await room.subscription("s")
     loop, was_closed = asyncio.get_running_loop(), list[bool]()
 

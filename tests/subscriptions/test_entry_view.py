@@ -125,7 +125,7 @@ def test_scan_cost_is_the_size_or_unknown() -> None:
 
 
 def test_too_many_keys_of_one_entry_share_a_hash() -> None:
-    """Masks of a million records of 65,535 slots would be 8 GiB."""
+    """Masks of a million records of 65,535 key hashes would be 8 GiB."""
     data = build_batch([NewRecord(None, b"%d" % number) for number in range(20_000)])
     keys_max = MASK_BITS_MAX // 20_000
     assert keys_max < 20_000

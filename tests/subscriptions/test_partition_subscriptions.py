@@ -1,4 +1,4 @@
-"""All subscriptions of a partition: made, found, deleted, closed, and gone with their partition."""
+"""All subscriptions of a partition: created, found, deleted, closed, ended with the partition."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -75,7 +75,7 @@ async def test_start_of_an_existing_subscription_is_ignored(
 async def test_subscription_is_not_found_before_it_is_at_its_start(
     room: PartitionFixture, positions: list[Position]
 ) -> None:
-    """Whoever found its cursor made a second subscription of it, and both handed out the same."""
+    """A second subscription was made of its cursor, and both delivered the same."""
     found = []
     opening = asyncio.ensure_future(room.subscription(start=StartPosition(positions[1])))
     while not opening.done():
@@ -161,7 +161,7 @@ async def test_overlapping_openings_are_one_subscription(
 async def test_opening_whose_caller_is_cancelled_is_completed(
     room: PartitionFixture, positions: list[Position]
 ) -> None:
-    """It was cancelled between the cursor and its place: the next one got everything."""
+    """It was cancelled between the cursor and its position: the next one got everything."""
     hold = room.engine.hold_next("commit")
     opening = asyncio.ensure_future(room.subscription(start=StartPosition(positions[0], 2, 3)))
     await hold.reached()
@@ -215,7 +215,7 @@ async def test_invalid_names_and_kinds_are_refused(room: PartitionFixture) -> No
 async def test_invalid_start_creates_nothing(
     room: PartitionFixture, positions: list[Position], *, is_durable: bool
 ) -> None:
-    """The cursor was made before its place was looked at, and stayed."""
+    """The cursor was created before its start was checked, and stayed."""
     for index, size in ((4, 3), (-1, 3), (1, 0)):
         with pytest.raises(InvalidRequest):
             await room.subscription(
@@ -345,7 +345,7 @@ async def test_non_durable_subscription_ends_with_its_last_consumer(
 async def test_non_durable_subscription_without_consumers_is_closed_after_a_while(
     room: PartitionFixture, positions: list[Position]
 ) -> None:
-    """A reader that sought found a new subscription at its old place."""
+    """A reader that sought found a new subscription at its old position."""
     subscription = await room.subscription(is_durable=False)
     client = await Client().join(subscription)
     room.clock.advance(10 * NON_DURABLE_IDLE_MS)
@@ -462,7 +462,7 @@ async def test_closing_that_cannot_write_still_ends(
 async def test_delivery_resumes_after_a_failed_deletion_of_the_log(
     room: PartitionFixture,
 ) -> None:
-    """It is fenced for a while, and whoever read in that while never read again."""
+    """It is fenced for a while; consumers that read meanwhile never read again."""
     await room.add("a", "b")
     client = await Client().join(await room.subscription(), permits=0)
     hold = room.engine.hold_next("commit")

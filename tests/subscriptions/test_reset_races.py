@@ -1,14 +1,14 @@
-"""The races of PIP-269 among consumers, reads and whoever sets a position: every interleaving.
+"""The races of PIP-269 among consumers, reads and resets: every interleaving.
 
-Each race is a few scripts, one for each who takes part, and every way to mix their steps is played
+Each race is a few scripts, one for each participant, and every way to mix their steps is played
 on a partition of its own, over a real subscription and dispatcher and a storage that answers when
 its step says so. "Half in flight" is among them: a repeated read has been answered and waits on its
 way to the dispatcher; a sequential one has moved the read position, and some of what it read waits
 in the dispatcher for permits.
 
-The rule: whoever is connected when the dust has settled gets what the subscription owes since its
-position was set for the last time, all of it and nothing else, once, each key in order, and nothing
-that was acknowledged by somebody of before is missing.
+The rule: the consumers that are connected in the end get all records that are unacknowledged since
+the position was set for the last time, and nothing else, once, each key in order; acknowledgements
+of consumers from before do not count.
 
 Each race is also played without what protects it, and must break the rule then.
 """
@@ -86,7 +86,7 @@ def with_a_read(kind: type[Reading]) -> MakeScripts:
 
 
 def with_both(scene: Scene, first: Member) -> list[Script]:
-    """A second reset and a read in flight; who is let go comes back as soon as it can."""
+    """A second reset and a read in flight; disconnected consumers join again at once."""
     scene.member("second").wants_in = True
     resets = [Resetting(scene, setting).script() for setting in (BACK, FORWARD)]
     return [*resets, Reading(scene, first).script()]
@@ -159,7 +159,7 @@ class CarelessDispatcher(Dispatcher):
 def offer_whatever_was_read(
     self: SharedState, out: DeliveriesByConsumer, entry: Entry, full: int, records: int
 ) -> None:
-    """Hand out what was read again, whether or not it is still wanted."""
+    """Deliver what was read again, whether or not it is still queued."""
     self._queue.remove(entry.position, ALL)
     consumer = self._next()
     if consumer is not None:
@@ -176,12 +176,12 @@ def without_controller(monkeypatch: pytest.MonkeyPatch, contained: Contained) ->
     monkeypatch.setattr(controller, "is_outdated", lambda self, number: False)
     monkeypatch.setattr(controller, "is_running", property(lambda self: False))
     monkeypatch.setattr(subscription_module, "Dispatcher", CarelessDispatcher)
-    monkeypatch.setattr(DispatchBuffer, "clear", lambda self: None)  # whoever comes and goes
+    monkeypatch.setattr(DispatchBuffer, "clear", lambda self: None)  # when consumers join and leave
     monkeypatch.setattr(SharedState, "_offer_again", offer_whatever_was_read)
 
 
 class Unlocked:
-    """A lock that lets everybody in."""
+    """A lock that excludes nothing."""
 
     async def __aenter__(self) -> None:
         return
@@ -207,7 +207,7 @@ def is_in_flight(order: Order) -> bool:
 
 
 def is_half_in_flight(order: Order) -> bool:
-    """The read was answered, and not everything handed out, when the position is set."""
+    """The read was answered, and not everything delivered, when the position is set."""
     return order[:3] == (0, 0, 1)
 
 
@@ -240,7 +240,7 @@ async def test_without_revisions_joining_during_a_read_breaks_the_rule(
 ) -> None:
     name = "case 7: all leave and others come over a read"
     broken = [order async for order in stage.broken_orders(RACES[name])]
-    # The read began with the first one, who left, and was answered when others were there.
+    # The read began with the first consumer, which left, and was answered when others had joined.
     assert (0, 1, 1, 1, 1, 0, 0) in broken
 
 

@@ -1,4 +1,4 @@
-"""A subscription: who may join, what setting its position does, and what a crash leaves of it."""
+"""A subscription: which consumers may join, setting its position, and what survives a crash."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What consumers acknowledge, as the cursor and the dispatcher are told."""
+"""What consumers acknowledge, as values for the cursor and the dispatcher."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_masks_are_indexes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "size", "part", "records_told"),
+    ("records", "size", "part", "mask"),
     [
         (ALL, 5, EntryPart(POSITION, None), ALL),
         (ALL, 0, EntryPart(POSITION, None), ALL),
@@ -28,11 +28,11 @@ def test_masks_are_indexes() -> None:
     ],
 )
 def test_all_records_of_an_entry_are_the_entry(
-    records: int, size: int, part: EntryPart, records_told: int
+    records: int, size: int, part: EntryPart, mask: int
 ) -> None:
     acknowledgement = Acknowledgement(POSITION, records, size)
     assert part == entry_part(acknowledgement)
-    assert RecordMask(POSITION, records_told) == record_mask(acknowledgement, part)
+    assert RecordMask(POSITION, mask) == record_mask(acknowledgement, part)
 
 
 @pytest.mark.parametrize(

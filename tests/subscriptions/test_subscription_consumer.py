@@ -1,4 +1,4 @@
-"""One consumer's hold: acknowledging in one step and one write, going back, leaving."""
+"""A consumer of a subscription: acknowledging in one step and one write, redelivery, leaving."""
 
 import asyncio
 
@@ -185,7 +185,7 @@ async def test_records_of_a_consumer_that_leaves_go_to_the_next(
 async def test_acknowledgement_after_a_rewind_counts(
     room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
-    """Going back is a revision, too; who joined before it was taken for somebody of the past."""
+    """A rewind is a revision, too; consumers that had joined before it were taken for outdated."""
     if wanted is EXCLUSIVE:
         client = await joined(subscription, wanted)
         client.consumer.redeliver(None)

@@ -37,7 +37,7 @@ UNCACHED = StoreConfig(cache_bytes=0)
 
 
 class DeliveryModel(Client):
-    """A consumer that checks whatever it gets; `held` is what it has and did not acknowledge."""
+    """A consumer that checks its deliveries; `held` is what it has not acknowledged."""
 
     def __init__(self, machine: "SubscriptionMachine", name: str) -> None:
         super().__init__(name)
@@ -58,7 +58,7 @@ class DeliveryModel(Client):
 
 
 class SubscriptionMachine(RuleBasedStateMachine):
-    """See above; `durable` is what was owed when that was last known to be durable."""
+    """See above; `durable` is what was unacknowledged in the last known durable state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,14 +95,14 @@ class SubscriptionMachine(RuleBasedStateMachine):
     # What is checked when something is delivered
 
     def check(self, client: DeliveryModel, record: int) -> None:
-        """A record is handed to somebody."""
-        assert client in self.clients, "it was let go"
+        """A record is delivered to a consumer."""
+        assert client in self.clients, "it was disconnected"
         assert record in self.unacknowledged, "it is acknowledged"
         if self.wanted in {EXCLUSIVE, FAILOVER}:
             assert record > client.newest, "out of order"
             client.newest = record
             return
-        assert all(record not in each.held for each in self.clients), "somebody has it"
+        assert all(record not in each.held for each in self.clients), "another consumer has it"
         if self.wanted is KEY_SHARED:
             key = self.keys[record]
             others = (each for each in self.clients if each is not client)
@@ -111,7 +111,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             self.newest_of[key] = record
 
     def gone(self, client: DeliveryModel) -> None:
-        """A consumer has left, or was let go."""
+        """A consumer has left, or was disconnected."""
         if client in self.clients:
             self.clients.remove(client)
         client.held.clear()
@@ -119,7 +119,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.goes_back()
 
     def goes_back(self) -> None:
-        """What was delivered may come again, from its beginning."""
+        """What was delivered may be redelivered, from its beginning."""
         self.newest_of.clear()
         for each in self.clients:
             each.newest = -1
@@ -142,7 +142,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             self.durable.update(numbers)
             adding = asyncio.ensure_future(self.house.ledger.add_entry(bytes(data)))
             self.positions += [(EARLIEST, index, size) for index in range(size)]
-            # It is delivered as soon as it is confirmed, before the caller goes on.
+            # It is delivered as soon as it is confirmed, before the caller continues.
             position = await adding
             self.positions[first:] = [(position, index, size) for index in range(size)]
         await turns()
@@ -237,7 +237,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.former)
     @rule(pick=PICKS)
     def acknowledge_late(self, pick: int) -> None:
-        """Whoever was let go says that it has everything done."""
+        """Disconnected consumers acknowledge all they had, without effect."""
         client = self.former[pick % len(self.former)]
         self.run(self.and_turns(client.acknowledge(*client.values)))
 
@@ -301,7 +301,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["hold", "release", "fail"]))
     def read(self, how: str) -> None:
-        """From now on reads are in flight, whatever happens meanwhile; or no longer; or fail."""
+        """From now on reads stay in flight, or end at once, or fail."""
         match how:
             case "hold":
                 self.steps.reads.shut()
@@ -346,7 +346,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule()
     def everybody_gets_everything(self) -> None:
-        """With permits, whatever is owed is with somebody, or follows what somebody has."""
+        """With permits, every unacknowledged record is delivered, or follows one that is."""
         self.run(self.drain())
 
     async def drain(self) -> None:
@@ -366,7 +366,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
                 client.held.clear()
                 await client.acknowledge(*records)
                 self.durable = set(self.unacknowledged)
-        raise AssertionError(f"{sorted(self.unacknowledged)} are with nobody")
+        raise AssertionError(f"{sorted(self.unacknowledged)} are with no consumer")
 
     @invariant()
     def what_is_owed_is_known(self) -> None:

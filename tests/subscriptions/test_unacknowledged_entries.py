@@ -1,4 +1,4 @@
-"""What a cursor owes, read without moving it."""
+"""The unacknowledged entries of a cursor, read without moving it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The screen of those who have none."""
+"""The filter that hides nothing."""
 
 from kledger.subscriptions.visibility_filter import ALL_VISIBLE, Visibility
 from tests.subscriptions.dispatch.builders import entry

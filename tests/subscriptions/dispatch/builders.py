@@ -1,7 +1,7 @@
-"""Words for what dispatchers hand out, and a witness who knows what they may hand out to whom.
+"""Builders of entries and consumers, and a model that checks what dispatchers deliver.
 
-The witness keeps sets of single records. Whoever plays a dispatcher tells it everything that
-happens; it objects to what must not be, and knows in the end what is missing.
+The model keeps sets of single records. A test reports every event to it; the model fails on a
+delivery that must not be, and knows at the end which records are missing.
 """
 
 from collections import Counter
@@ -73,7 +73,7 @@ class Limit:
 
 
 class ModelConsumer:
-    """A consumer, as the witness sees it."""
+    """A consumer in the model."""
 
     def __init__(self, options: ConsumerOptions, *, is_limited: bool) -> None:
         self.options = options
@@ -129,14 +129,14 @@ class DeliveryModel:
         del self.consumers[number]
 
     def lost(self, number: int, records: set[Record]) -> None:
-        """A consumer does not have these any more."""
+        """Take records away from a consumer."""
         for record in list(records):
             self.consumers[number].held.discard(record)
             self.holder.pop(record, None)
         self.look()
 
     def rewound(self) -> None:
-        """Everything that is owed comes again."""
+        """Everything unacknowledged is redelivered."""
         self.reached = None
         for number in self.consumers:
             self.lost(number, self.consumers[number].held)
@@ -150,7 +150,7 @@ class DeliveryModel:
         self.look()
 
     def was_reset(self, first: Position) -> None:
-        """Everything from there on is owed, and has never been handed out."""
+        """Everything from a position on is unacknowledged, with redelivery counts of 0."""
         self.rewound()
         self.times.clear()
         self.unacknowledged = {record for record in self.keys if record[0] >= first}
@@ -160,22 +160,22 @@ class DeliveryModel:
             model_consumer.limit.look(len(model_consumer.held))
         self.limit.look(len(self.holder))
 
-    # What is handed out
+    # Deliveries
 
     def check_delivered(
         self, out: Mapping[int, Sequence[Delivery]], now_ms: int, *, is_whole: bool = True
     ) -> None:
-        """Entry by entry, as everybody's entries come in order.
+        """Check deliveries entry by entry: each consumer gets entries in order.
 
         Args:
-            is_whole: whether nobody else got anything in the same step.
+            is_whole: whether these are all deliveries of the step.
         """
         positions = sorted({each.position for given in out.values() for each in given})
         for number, given in out.items():
             assert given, "nothing is delivered as a delivery"
             given_positions = [each.position for each in given]
             assert given_positions == sorted(given_positions)
-            assert number in self.consumers, f"consumer {number} is not here"
+            assert number in self.consumers, f"consumer {number} is unknown"
         for position in positions:
             assert not (is_whole and self.limit.is_blocked), "all together have too much"
             for number, given in out.items():
@@ -192,7 +192,7 @@ class DeliveryModel:
         for delivery in parts:
             for record in records_of(delivery):
                 assert record in self.unacknowledged, f"{record} is acknowledged"
-                assert record not in self.holder, f"{record} is with {self.holder[record]}"
+                assert record not in self.holder, f"consumer {self.holder[record]} has {record}"
                 assert self.due.get(record, 0) <= now_ms, f"{record} comes too early"
                 assert delivery.redelivery_count == self.times[record], record
                 self.check_order(number, record, now_ms)
@@ -223,7 +223,7 @@ class DeliveryModel:
             )
 
     def missing(self, now_ms: int) -> set[Record]:
-        """What somebody should have by now, and nobody has."""
+        """Records that are due and that no consumer has."""
         return {
             r for r in self.unacknowledged if r not in self.holder and self.due.get(r, 0) <= now_ms
         }

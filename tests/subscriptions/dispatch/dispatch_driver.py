@@ -1,6 +1,6 @@
-"""A desk: a dispatch state with a cursor of plain lists, where every step is one call.
+"""A driver of a dispatch state: a cursor of plain lists, where every step is one call.
 
-It does what the dispatcher does, but reads begin and end when the test says so.
+It does what the dispatcher does, but a test begins and ends the reads.
 """
 
 from kledger.ledger import Entry, Position
@@ -54,12 +54,12 @@ class DispatchDriver:
         self.model.consumers[number].permits += count
 
     def acknowledge(self, records: set[Record]) -> None:
-        """Let the cursor take it; the state hears of it when it is durable."""
+        """Acknowledge records in the cursor; `report` applies them to the state."""
         self.unreported |= records
         self.model.unacknowledged -= records
 
     def report(self) -> None:
-        """Let the state hear what was acknowledged."""
+        """Apply acknowledged records to the state."""
         records, self.unreported = self.unreported, set()
         self.model.acknowledged(records)
         self.state.acknowledged(masks_of(sorted(records)))
@@ -76,7 +76,7 @@ class DispatchDriver:
         self.perform(rewind)
 
     def reset(self, first: Position) -> None:
-        """As a subscription does: everybody leaves, then the position is set."""
+        """Remove all consumers and set the position, as a subscription does."""
         for number in list(self.state.consumers):
             self.leave(number)
         self.report()
@@ -162,7 +162,7 @@ class DispatchDriver:
         return mask_of(index for at, index in self.model.unacknowledged if at == entry.position)
 
     def unacknowledged_parts(self, entries: list[Entry]) -> dict[Position, int]:
-        """What of entries is owed, where it is not all."""
+        """The unacknowledged records of entries that are acknowledged in part."""
         return {
             each.position: self.unacknowledged_of(each)
             for each in entries

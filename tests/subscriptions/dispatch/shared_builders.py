@@ -1,4 +1,4 @@
-"""Words for states of many consumers."""
+"""Builders of shared and key_shared states."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -46,14 +46,14 @@ def _with(state: State, consumers: Sequence[ConsumerOptions], permits: int) -> S
 
 
 def read(state: MultipleConsumersState, *entries: Entry, now_ms: int = 0) -> dict[int, list[str]]:
-    """Let entries be read on; return who got what, as `entry.record`."""
+    """Dispatch new entries; return the records of each consumer, as `entry.record`."""
     out, taken = state.dispatch(entries, {}, now_ms)
     assert len(entries) == taken
     return shown(out)
 
 
 def again(state: MultipleConsumersState, *entries: Entry) -> dict[int, list[str]]:
-    """Let what is wanted again be read from these entries; return who got what."""
+    """Dispatch those of the entries that are queued; return the records of each consumer."""
     wanted = state.positions_to_replay()
     found = [each for each in entries if each.position in wanted]
     assert wanted == [each.position for each in found]

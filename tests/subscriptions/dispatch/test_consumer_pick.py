@@ -14,7 +14,7 @@ class Someone(NamedTuple):
 
 
 def consumers(text: str) -> list[Someone]:
-    """Make consumers of words like `b1`: name and level; their numbers are their places."""
+    """Make consumers of words like `b1`: name and level; the number is the index."""
     return [Someone(number, word[0], int(word[1])) for number, word in enumerate(text.split())]
 
 

@@ -1,4 +1,4 @@
-"""Dispatch states of all types against a witness, over reads that begin and end at any time."""
+"""Dispatch states of all types against a model, with reads that begin and end at any time."""
 
 from random import Random
 from unittest import TestCase
@@ -37,7 +37,7 @@ def a_person(random: Random) -> ConsumerOptions:
 
 
 class DispatchMachine(RuleBasedStateMachine):
-    """Everything that must never be is the witness's to say; at the end nothing may be missing."""
+    """The model fails on a wrong delivery; at the end no record may be missing."""
 
     kind: SubscriptionType
     driver: DispatchDriver
@@ -141,7 +141,7 @@ class DispatchMachine(RuleBasedStateMachine):
 
     @rule(picks=st.lists(PICKS, min_size=1, max_size=3), steps=WORK)
     def acknowledge_late(self, picks: list[int], steps: list[str]) -> None:
-        """Whoever had records before acknowledges them, wherever they are now."""
+        """Acknowledge records that consumers had before, whichever consumer has them now."""
         model = self.driver.model
         check_delivered = {record for record in model.unacknowledged if model.times[record]}
         self.driver.acknowledge(self.some_of(check_delivered, picks))
@@ -159,7 +159,7 @@ class DispatchMachine(RuleBasedStateMachine):
 
     @rule(pick=PICKS, consumers=st.lists(PEOPLE, max_size=3), steps=WORK)
     def reset(self, pick: int, consumers: list[ConsumerOptions], steps: list[str]) -> None:
-        """Everybody has to leave, and some come back."""
+        """Remove all consumers; some join again."""
         if self.driver.entries:
             self.driver.reset(self.driver.entries[pick % len(self.driver.entries)].position)
         for options in consumers:
@@ -222,7 +222,7 @@ class DispatchMachine(RuleBasedStateMachine):
                     assert len(model_consumer.held) == consumer.unacked.count
 
     def teardown(self) -> None:
-        """Whoever has room and time gets everything that is owed."""
+        """With room and time, all unacknowledged records are delivered."""
         if not hasattr(self, "driver"):
             return
         driver = self.driver

@@ -118,7 +118,7 @@ async def test_first_consumer_after_none_gets_everything_again(
 async def test_acknowledged_records_of_a_batch_are_not_redelivered(
     scene: Scene, kind: SubscriptionType
 ) -> None:
-    """The cursor knows what is owed, also where the dispatcher has not heard of it yet."""
+    """The cursor knows acknowledgements that were not yet reported to the dispatcher."""
     position = await scene.add(b"a", b"b", b"c")
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
@@ -241,7 +241,7 @@ async def test_buffered_entries_are_dropped_by_a_reset(
 async def test_buffered_entries_are_redelivered_after_a_failed_revision(
     scene: Scene, kind: SubscriptionType
 ) -> None:
-    """Whoever revised set nothing and cleared nothing: the cursor has to go back."""
+    """The revision set and cleared nothing: the cursor must be rewound."""
     for _ in range(4):
         await scene.add(b"a", b"b")
     dispatcher = scene.dispatcher(kind)

@@ -1,4 +1,4 @@
-"""What was read on waits for the screen, and for whoever can take it."""
+"""New entries wait in the buffer for the visibility filter and for room."""
 
 from kledger.ledger import EARLIEST, Cursor, Entry
 from kledger.subscriptions.dispatch.dispatcher import DispatchBuffer
@@ -7,7 +7,7 @@ from tests.subscriptions.switchable_filter import SwitchableFilter
 
 
 class BufferFixture:
-    """Entries 0 to 5 of a cursor that were read, and a curtain before some of them."""
+    """Entries 0 to 5 that were read from a cursor, and a filter that settles some of them."""
 
     def __init__(self, cursor: Cursor, entries: list[Entry]) -> None:
         self.cursor = cursor
@@ -46,7 +46,7 @@ async def test_visible_entries_are_ready_at_once(room: PartitionFixture) -> None
     fixture.fill()
     assert fixture.buffer
     assert list(range(6)) == fixture.ready
-    assert {} == fixture.visibility_filter.listeners, "nobody waits for anything"
+    assert {} == fixture.visibility_filter.listeners, "every entry is settled"
 
 
 async def test_unsettled_entry_holds_up_all_behind_it(room: PartitionFixture) -> None:

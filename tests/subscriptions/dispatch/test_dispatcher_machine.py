@@ -1,7 +1,7 @@
-"""The dispatcher over a real cursor against the witness: reads are held, fail and come too late.
+"""The dispatcher over a real cursor against the model: reads are held, fail and end too late.
 
-What a subscription does is done by hand: whoever resets tells the dispatcher in the step that sets
-the position, and lets everybody go first, or does not. Acknowledgements are told when they are
+The test does what a subscription does: a reset clears the dispatcher in the step that sets the
+position, and removes all consumers first, or does not. Acknowledgements are reported when they are
 durable.
 """
 
@@ -71,7 +71,7 @@ class Storm:
         await self.scene.close()
 
     async def end(self) -> None:
-        """Whoever has room and time gets everything that is owed."""
+        """With room and time, all unacknowledged records are delivered."""
         await self.open()
         await self.come_to_rest()
         if not self.model.consumers:

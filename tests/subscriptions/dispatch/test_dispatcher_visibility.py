@@ -1,4 +1,4 @@
-"""A dispatcher behind a screen: nobody gets what cannot be told of, nor what is hidden."""
+"""A dispatcher with a visibility filter: unsettled and hidden entries are not delivered."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ SHARING_TYPES = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
 
 
 class Stage:
-    """Entries, and a dispatcher that sees them through a curtain before one of them."""
+    """Entries, and a dispatcher whose filter settles them up to one of them."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ async def test_redelivery_continues_while_entries_are_unsettled(
     stage.dispatcher.redeliver(number, None)
     await turns()
     assert ["0.0", "1.0", "2.0", "3.0"] == scene.shown(number)[5:]
-    assert stage.visibility_filter.looks <= looks + 6, "what comes again was seen before"
+    assert stage.visibility_filter.looks <= looks + 6, "redelivered entries were visible before"
 
 
 @SINGLE_TYPES

@@ -20,7 +20,7 @@ from tests.subscriptions.dispatch.shared_builders import (
 )
 
 KEYS = [b"%d" % number for number in range(100)]
-X, Y = [key for key in KEYS if key_hash_of(key) <= MIDDLE][:2]  # of who has the lower half
+X, Y = [key for key in KEYS if key_hash_of(key) <= MIDDLE][:2]  # of the owner of the lower half
 Z = next(key for key in KEYS if key_hash_of(key) > MIDDLE)
 
 LOWER, UPPER = consumer("lower", key_ranges=LOW), consumer("upper", key_ranges=HIGH)
@@ -162,7 +162,7 @@ def test_delayed_record_keeps_its_key() -> None:
     assert {0: ["1.0"]} == read(state, late, entry(1, X))
     new = hand_over(state)
     state.release_due(50)
-    assert [] == wanted(state), "1 is with the old owner"
+    assert [] == wanted(state), "1 is pending with the old owner"
     state.acknowledged([RecordMask(at(1))])
     assert {new: ["0.0"]} == again(state, late)
 

@@ -1,4 +1,4 @@
-"""Which consumer has records of a slot."""
+"""Which consumer has records of a key hash."""
 
 import pytest
 

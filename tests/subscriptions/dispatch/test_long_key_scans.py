@@ -51,7 +51,7 @@ async def test_keys_of_a_large_entry_are_not_scanned_on_the_event_loop(codec: in
             )
             for number in range(2)
         ]
-        while sum(len(each.values) for each in clients) < LARGE:  # noqa: ASYNC110 (turns, no time)
+        while sum(len(each.values) for each in clients) < LARGE:  # noqa: ASYNC110 (ticks, no time)
             await asyncio.sleep(0)
         assert sorted(values) == sorted(clients[0].values + clients[1].values)
         assert pool.threads
@@ -64,7 +64,7 @@ async def test_entries_scanned_before_a_reset_are_not_delivered_after_it() -> No
         values = await add_large(house)
         subscription = await house.subscription()
         client = await Client().join(subscription, SubscriptionType.KEY_SHARED, permits=2 * LARGE)
-        while not pool.waiting_count:  # noqa: ASYNC110 (turns of the loop, no time)
+        while not pool.waiting_count:  # noqa: ASYNC110 (ticks of the event loop, no time)
             await asyncio.sleep(0)
         await subscription.reset(StartPosition(EARLIEST))
         assert [] == client.values
@@ -88,7 +88,7 @@ async def test_many_headers_are_not_scanned_on_the_event_loop(
         await house.ledger.add_entry(batch, message_count=1)
         subscription = await house.subscription()
         client = await Client().join(subscription, type_, permits=1)
-        while not pool.waiting_count:  # noqa: ASYNC110 (turns of the loop, no time)
+        while not pool.waiting_count:  # noqa: ASYNC110 (ticks of the event loop, no time)
             await asyncio.sleep(0)
         assert [] == client.values
         pool.release()

@@ -1,4 +1,4 @@
-"""What holds wherever many consumers get something: limits, counts, delays, the last who leaves."""
+"""What shared and key_shared have in common: limits, redelivery counts, delays, leaving."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_records_acknowledged_before_are_not_delivered(make: object) -> None:
 
 @MAKERS
 def test_acknowledging_queued_records_resumes_reading(make: object) -> None:
-    """Nobody has anything then, so nothing else would ever say so."""
+    """No consumer has records then, so no later acknowledgement would resume reading."""
     state = make_one(make)
     read(state, *ENTRIES[:2])
     state.redeliver(0, None)
@@ -201,7 +201,7 @@ def test_acknowledged_upto_forgets_pending_queued_and_delayed(make: object) -> N
 
 @MAKERS
 def test_every_record_is_accounted_for(make: object) -> None:
-    """What nobody had or knows is passed over."""
+    """Unknown records are ignored."""
     state = make_one(make)
     read(state, BATCH)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Who has which records."""
+"""Which consumer has which records."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How often records were handed out before."""
+"""How often records were delivered before."""
 
 from collections import Counter
 from itertools import pairwise
@@ -56,7 +56,7 @@ def test_marks_count_rewinds_past_a_position() -> None:
     for reached in (5, 3, 5):
         marks.reach(at(reached))
         marks.rewind()
-    marks.rewind()  # nothing was handed out in between
+    marks.rewind()  # nothing was delivered in between
     assert [3, 3, 2, 2, 0] == [marks.count_of(at(entry_id)) for entry_id in (0, 3, 4, 5, 6)]
     marks.forget_before(at(4))
     assert 2 == marks.count_of(at(5))

@@ -1,4 +1,4 @@
-"""Queues of what is handed out again."""
+"""Queues of records to redeliver."""
 
 from hypothesis import given
 from hypothesis import strategies as st

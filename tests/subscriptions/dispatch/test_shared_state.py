@@ -1,4 +1,4 @@
-"""Shared: consumers take turns."""
+"""Shared: entries are delivered to consumers in rotation."""
 
 import pytest
 

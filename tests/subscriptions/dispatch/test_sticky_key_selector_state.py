@@ -1,4 +1,4 @@
-"""Which consumer has which slots."""
+"""Which consumer owns which key hashes."""
 
 from collections import Counter
 
@@ -58,7 +58,7 @@ def test_only_key_hashes_of_the_changed_consumer_move() -> None:
 
 
 def test_shares_depend_on_names_alone() -> None:
-    """The same consumers get the same keys after a restart, whoever is back first."""
+    """The same consumers own the same keys after a restart, in whatever order they join."""
     names = dict(enumerate("abc"))
     others = dict(enumerate("cab"))
     assert [names[each or 0] for each in table(shares(*"abc"))] == [
