@@ -461,7 +461,7 @@ async def test_after_a_crash_only_acknowledged_records_are_not_redelivered(
     assert list("acde") == again.values
 
 
-async def test_call_interrupted_by_a_crash_does_not_return(
+async def test_call_interrupted_by_a_crash_raises(
     room: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription)

@@ -200,8 +200,7 @@ def test_acknowledged_upto_forgets_pending_queued_and_delayed(make: object) -> N
 
 
 @MAKERS
-def test_every_record_is_accounted_for(make: object) -> None:
-    """Unknown records are ignored."""
+def test_unknown_records_are_ignored(make: object) -> None:
     state = make_one(make)
     read(state, BATCH)
     for _ in range(2):
