@@ -348,10 +348,10 @@ class Dispatcher:
                 retry_ms = await self._back_off(error, retry_ms)
             else:
                 # The read survives revisions: what it returns was read under the current one.
-                number = self._revision.number
+                revision = self._revision.number
                 await self._scan_large_entries(entries)
-                if not self._revision.is_outdated(number):
-                    self._buffer.fill(entries, number)
+                if not self._revision.is_outdated(revision):
+                    self._buffer.fill(entries, revision)
                     self._dispatch_buffered()
                 retry_ms = RETRY_MIN_MS
                 await self._clock.sleep(0)  # a read from memory does not yield
@@ -390,14 +390,14 @@ class Dispatcher:
 
     def _dispatch_buffered(self) -> None:
         """Deliver the entries that are ready, as far as consumers have room."""
-        ready, number = self._buffer.ready, self._buffer.number
-        if self._revision.is_outdated(number):
+        ready, revision = self._buffer.ready, self._buffer.revision
+        if self._revision.is_outdated(revision):
             self._rewind_cursor()
         elif ready:
             out, taken = self._state.dispatch(ready, self._remaining(ready), self._clock.now_ms())
             self._buffer.ready = ready[taken:]
             if taken:  # else nothing has changed, and `_deliver` would wake this task again at once
-                self._deliver(out, number)
+                self._deliver(out, revision)
 
     # Reading again what is redelivered
 
@@ -410,7 +410,7 @@ class Dispatcher:
             if not positions:
                 await self._changed.wait_beyond(version)
                 continue
-            number = self._revision.number
+            revision = self._revision.number
             try:
                 entries, gone = await self._cursor.replay(positions)
             except LedgerError as error:
@@ -418,9 +418,9 @@ class Dispatcher:
                     return
                 retry_ms = await self._back_off(error, retry_ms)
                 continue
-            if not self._revision.is_outdated(number):
+            if not self._revision.is_outdated(revision):
                 self._deliver(
-                    state.dispatch_replayed(entries, self._remaining(entries), gone), number
+                    state.dispatch_replayed(entries, self._remaining(entries), gone), revision
                 )
             retry_ms = RETRY_MIN_MS
             await self._clock.sleep(0)
@@ -436,10 +436,10 @@ class Dispatcher:
                 remaining[entry.position] = mask_of(indexes)
         return remaining
 
-    def _deliver(self, out: DeliveriesByConsumer, number: int) -> None:
+    def _deliver(self, out: DeliveriesByConsumer, revision: int) -> None:
         for consumer, deliveries in out.items():
             deliver = self._delivers.get(consumer)
-            if deliver is not None and not self._revision.is_outdated(number):
+            if deliver is not None and not self._revision.is_outdated(revision):
                 deliver(deliveries)
         self._schedule_delays()
         self._changed.notify()
@@ -488,7 +488,7 @@ class DispatchBuffer:
 
     Attributes:
         ready: to be dispatched, in order; the dispatcher removes what it has dispatched.
-        number: the revision under which all was read.
+        revision: the number of the cursor's revision under which all was read.
     """
 
     __slots__ = (
@@ -497,8 +497,8 @@ class DispatchBuffer:
         "_unit",
         "_unsettled",
         "_visibility_filter",
-        "number",
         "ready",
+        "revision",
     )
 
     def __init__(
@@ -523,15 +523,15 @@ class DispatchBuffer:
         self._changed = changed
         self._unsettled: list[Entry] = []
         self.ready: list[Entry] = []
-        self.number = 0
+        self.revision = 0
 
     def __bool__(self) -> bool:
         return bool(self.ready or self._unsettled)
 
-    def fill(self, entries: list[Entry], number: int) -> None:
+    def fill(self, entries: list[Entry], revision: int) -> None:
         """Take the entries of a read under a revision; the buffer must be empty."""
         assert not self, "entries were read while others are in the buffer"
-        self.number = number
+        self.revision = revision
         self._settle(entries)
 
     def refresh(self) -> None:
@@ -574,7 +574,7 @@ class DispatchBuffer:
         """Acknowledge hidden entries; durable with the next acknowledgement."""
         parts = [EntryPart(position, None) for position in hidden]
         with suppress(LedgerError):  # it is tried again when they are read again
-            self._cursor.acknowledge_nowait(parts, revision=self.number)
+            self._cursor.acknowledge_nowait(parts, revision=self.revision)
 
 
 def _key_hashes_of(entries: Iterable[Entry], pause: Pause) -> dict[Position, RecordsByKeyHash]:
