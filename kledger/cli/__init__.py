@@ -1,4 +1,4 @@
-"""The command line: `kledger NOUN ...`, one module per noun, imported when it is asked for.
+"""The command line: `kledger NOUN ...`, one module per noun, imported when it is used.
 
 Rule: exit 0 is success, 1 a failure while working, 2 a mistake of the caller; a mistake is one line
 on standard error and changes nothing. Results go to standard output, logs to standard error.
@@ -15,11 +15,11 @@ import kledger
 
 NOUNS = {
     "serve": "run a server",
-    "doctor": "check a stopped store, say what is damaged",
-    "ledger": "look into the managed ledgers of a stopped store, export what is readable",
-    "topic": "the topics of a running server, and copies of them",
-    "subscription": "the subscriptions of a running server: look, make, set where they stand",
-    "client-metrics": "what the Kafka clients of a running server push of themselves",
+    "doctor": "check a stopped store and list what is damaged",
+    "ledger": "inspect the managed ledgers of a stopped store, export what is readable",
+    "topic": "list, create, delete and forward the topics of a running server",
+    "subscription": "inspect, create, delete and reset the subscriptions of a running server",
+    "client-metrics": "show the metrics that Kafka clients push to a running server",
 }
 
 EXIT_FAILURE = 1
@@ -27,7 +27,7 @@ EXIT_USAGE = 2
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that tells a mistake in one line."""
+    """A parser that prints a mistake as one line."""
 
     def error(self, message: str) -> NoReturn:
         """Leave with exit code 2."""
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; return its exit code."""
     parser = Parser(
         prog="kledger",
-        usage="kledger NOUN ... (kledger NOUN --help tells more)",
+        usage="kledger NOUN ... (see kledger NOUN --help)",
         description="A Kafka-protocol gateway over a managed ledger.",
         epilog="nouns: " + "; ".join(f"{noun}: {what}" for noun, what in NOUNS.items()),
     )
@@ -65,8 +65,8 @@ def add_verbs(
 
     Args:
         parser: of the noun.
-        verbs: what each does, in words that begin small.
-        exit_codes: what they mean, for the help of each.
+        verbs: what each does, beginning with a small letter.
+        exit_codes: what they mean, for the help of each verb.
     """
     choices = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     return {
@@ -79,12 +79,12 @@ def add_verbs(
 
 
 def usage_error(message: str) -> int:
-    """Tell the caller's mistake; return the exit code for it."""
+    """Print the caller's mistake; return the exit code for it."""
     print(f"kledger: {message}", file=sys.stderr)
     return EXIT_USAGE
 
 
 def failure(message: str) -> int:
-    """Tell what went wrong; return the exit code for it."""
+    """Print what went wrong; return the exit code for it."""
     print(f"kledger: {message}", file=sys.stderr)
     return EXIT_FAILURE

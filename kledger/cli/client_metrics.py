@@ -1,7 +1,7 @@
-"""kledger client-metrics: what the Kafka clients of a running server push of themselves.
+"""kledger client-metrics: show the metrics that Kafka clients push to a running server.
 
-Clients push what subscriptions want of them (kafka-client-metrics.sh sets those), and a server
-keeps the last push of each, for an hour.
+Clients push the metrics that subscriptions name (kafka-client-metrics.sh creates those); the server
+keeps the last push of each client for an hour.
 """
 
 import argparse
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from kledger.cli.metrics_data import Measurement
 
 _VERBS = {
-    "list": "the clients that can push, one a line; who pushed last comes last",
-    "show": "what one of them pushed last",
+    "list": "list the clients that can push, one a line, the latest push last",
+    "show": "show the last push of a client",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their flags."""
     added = live.add_live_verbs(parser, _VERBS)
-    added["show"].add_argument("instance", metavar="INSTANCE", help="as `list` tells it")
+    added["show"].add_argument("instance", metavar="INSTANCE", help="as `list` shows it")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ async def list_all(client: Client, arguments: argparse.Namespace) -> None:
 
 
 async def show(client: Client, arguments: argparse.Namespace) -> None:
-    """Show what one client pushed."""
+    """Show the last push of a client."""
     # Late: the library for the format takes longer to load than all the other verbs need.
     from kledger.cli.metrics_data import parse_metrics
 

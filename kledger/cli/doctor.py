@@ -1,7 +1,7 @@
-"""kledger doctor: check a stopped store and say what is damaged.
+"""kledger doctor: check a stopped store and list what is damaged.
 
-Exit code 0: nothing is damaged; 1: something is; 2: the folder is none of ours, or in use. The
-folder is only read.
+The folder is only read. Exit code 0: nothing is damaged; 1: something is; 2: the folder is no
+store, or a server uses it.
 """
 
 import argparse
@@ -35,32 +35,32 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def described(problem: Problem) -> str:
-    """Say one problem in one line: where, whose, what."""
+    """Return the line of a problem: file, owner, reason."""
     where = problem.file
     if problem.position >= 0:
         where += f" at position {problem.position}"
-    whose = []
+    owners = []
     if problem.managed_ledger:
-        whose.append(owner(problem.managed_ledger))
+        owners.append(owner(problem.managed_ledger))
     if problem.entry_id >= 0:
-        whose.append(f"entry {problem.ledger_id}:{problem.entry_id}")
+        owners.append(f"entry {problem.ledger_id}:{problem.entry_id}")
     elif problem.ledger_id >= 0:
-        whose.append(f"ledger {problem.ledger_id}")
-    return f"{where}: {', '.join(whose)}{': ' if whose else ''}{problem.reason}"
+        owners.append(f"ledger {problem.ledger_id}")
+    return f"{where}: {', '.join(owners)}{': ' if owners else ''}{problem.reason}"
 
 
 def summary(found: Inspection) -> str:
-    """Say what was looked at, and how it ended."""
+    """Return the last line: the outcome, and how much was checked."""
     count = len(found.problems)
     outcome = "nothing is damaged" if not count else f"{count} problem{'s' if count > 1 else ''}"
     return (
-        f"{outcome}: looked at {found.file_count} log files with {found.group_count} groups and "
+        f"{outcome}: checked {found.file_count} log files with {found.group_count} groups and "
         f"{found.entry_count} entries, and {found.managed_ledger_count} managed ledgers"
     )
 
 
 def owner(managed_ledger: str) -> str:
-    """Return the partition whose managed ledger it is; any other one by its name."""
+    """Return the partition that a managed ledger belongs to, or the managed ledger's name."""
     partition = partition_of(managed_ledger)
     if partition is None:
         return f"managed ledger {managed_ledger}"

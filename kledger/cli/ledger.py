@@ -1,9 +1,9 @@
-"""kledger ledger: look into the managed ledgers of a stopped store, and export what is readable.
+"""kledger ledger: inspect the managed ledgers of a stopped store, export what is readable.
 
-The folder is only read: what a start would cut off or make anew stays as it is, and is told. With a
-lost or damaged index everything comes from the log alone, as far as it goes.
+The folder is only read: what a start would cut off or rebuild is reported and stays the same.
+If the index is lost or damaged, everything readable comes from the log alone.
 
-Exit code 0: done, nothing is damaged; 1: something is damaged, or was left out of an export;
+Exit code 0: done, nothing is damaged; 1: something is damaged, or missing in an export;
 2: a mistake of the caller: no such name, no store, a store in use.
 """
 
@@ -26,16 +26,16 @@ from kledger.ledger.inspection import Problem, StoppedStore, StoredManagedLedger
 from kledger.topics.inspection import BatchCheck, PartitionName, StoredTopics, partition_of
 
 _VERBS = {
-    "list": "every managed ledger, one a line",
-    "show": "one managed ledger with all its ledgers",
-    "verify": "read every entry and compare it with its checksums and with the records",
+    "list": "list all managed ledgers, one a line",
+    "show": "show one managed ledger with all its ledgers",
+    "verify": "read every entry and check its checksums and records",
     "dump": "export what is readable",
 }
 _EXIT_CODES = "exit code 0: nothing is damaged; 1: something is; 2: a mistake of the caller"
 
 
 class UnknownName(Exception):
-    """There is no such managed ledger, or the name fits several."""
+    """There is no such managed ledger, or the name matches several."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,30 +44,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for verb, each in added.items():
         each.add_argument("--data", metavar="DIR", required=True, help="the folder of the store")
         if verb != "dump":
-            each.add_argument("--json", action="store_true", help="one JSON document")
-    whose = "a name of `ledger list`, or TOPIC-PARTITION"
-    added["show"].add_argument("name", metavar="NAME", help=whose)
-    added["verify"].add_argument("name", metavar="NAME", nargs="?", help=f"{whose}; all without")
+            each.add_argument("--json", action="store_true", help="print one JSON document")
+    names = "a name of `ledger list`, or TOPIC-PARTITION"
+    added["show"].add_argument("name", metavar="NAME", help=names)
+    added["verify"].add_argument(
+        "name", metavar="NAME", nargs="?", help=f"{names}; without it, all"
+    )
     dump = added["dump"]
-    dump.add_argument("name", metavar="NAME", help=whose)
-    place = "POSITION (LEDGER:ENTRY), or OFFSET of a partition"
+    dump.add_argument("name", metavar="NAME", help=names)
+    position = "a position LEDGER:ENTRY, or an offset of a partition"
     dump.add_argument(
-        "--from", metavar="PLACE", dest="start", type=PositionOrOffset.parse,
-        help=f"{place}; without, a partition begins at its log start",
+        "--from", metavar="POSITION", dest="start", type=PositionOrOffset.parse,
+        help=f"the first one wanted: {position} (a partition: its log start)",
     )  # fmt: skip
-    dump.add_argument("--to", metavar="PLACE", dest="end", type=PositionOrOffset.parse,
-                      help=f"the last one wanted: {place}")  # fmt: skip
-    dump.add_argument("--limit", metavar="N", type=_count, help="so many lines of text, or entries")
+    dump.add_argument("--to", metavar="POSITION", dest="end", type=PositionOrOffset.parse,
+                      help=f"the last one wanted: {position}")  # fmt: skip
+    dump.add_argument(
+        "--limit", metavar="N", type=_count, help="at most N lines of text, or entries"
+    )
     dump.add_argument("--output", metavar="DIR", type=Path, help="write files into this folder")
     dump.add_argument(
         "--format", choices=FORMATS, default="text",
-        help="text: a line for each record of a partition, or each entry of anything else, to "
+        help="text: a line for each record of a partition, or each entry of any other ledger, to "
         "standard output without --output; raw: a file with the bytes of each entry; kafka: a "
-        "folder TOPIC-PARTITION with segments and indexes as Apache Kafka has them, whole batches",
+        "folder TOPIC-PARTITION with segments and indexes of Apache Kafka, in whole batches",
     )  # fmt: skip
     dump.add_argument(
         "--as", metavar="TOPIC-PARTITION", dest="partition", type=_partition,
-        help="take the entries for batches of that partition: for ledgers whose name is lost",
+        help="read the entries as batches of that partition, for a ledger without its name",
     )  # fmt: skip
 
 
@@ -85,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         return usage_error(str(error))
     except LedgerError as error:
         return failure(str(error))
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader of the pipe, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -164,7 +168,7 @@ def dump(store: StoppedStore, arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     output = arguments.output
     if output is not None and output.resolve().is_relative_to(Path(arguments.data).resolve()):
-        return usage_error(f"--output {output} lies in the folder of the store, which is only read")
+        return usage_error(f"--output {output} is inside the folder of the store")
     code = _report_damages(store, topics, _concerning(store, stored))
     try:
         left_out = ledger_dump.dump(store, topics, request, _report)
@@ -180,10 +184,10 @@ def dump(store: StoppedStore, arguments: argparse.Namespace) -> int:
 def find(
     store: StoppedStore, topics: StoredTopics, arguments: argparse.Namespace
 ) -> StoredManagedLedger:
-    """Find a managed ledger by its name, or by the partition whose it is.
+    """Find a managed ledger by its name, or by its partition.
 
     Raises:
-        UnknownName: there is none, or several topics of that name have left one.
+        UnknownName: there is none, or deleted topics of that name have left several.
     """
     name: str = arguments.name
     if (stored := store.find(name)) is not None:
@@ -193,11 +197,11 @@ def find(
         partition = partition_of(each)
         if partition is not None and str(partition) == name:
             partitions.append((each, partition))
-    living = [pair for pair in partitions if topics.has(pair[1])]
-    names = [each for each, _ in (living or partitions)]
+    existing = [pair for pair in partitions if topics.has(pair[1])]
+    names = [each for each, _ in (existing or partitions)]
     how = f"list them with: kledger ledger list --data {arguments.data}"
     if len(names) > 1:
-        raise UnknownName(f"{name} stands for {', '.join(names)}: say which; {how}")
+        raise UnknownName(f"{name} matches {', '.join(names)}: choose one; {how}")
     found = store.find(names[0]) if names else None
     if found is None:
         raise UnknownName(f"there is no managed ledger {name!r} in {arguments.data}; {how}")
@@ -205,13 +209,13 @@ def find(
 
 
 def _concerning(store: StoppedStore, stored: StoredManagedLedger) -> list[Problem]:
-    """Return the damages of the folder that can be those of a managed ledger."""
+    """Return the damages of the folder that can concern a managed ledger."""
     own = {each.ledger_id for each in stored.ledgers} | {-1}
     return [each for each in store.damages if each.ledger_id in own]
 
 
 def _report_damages(store: StoppedStore, topics: StoredTopics, damages: Iterable[Problem]) -> int:
-    """Tell beside the result what is wrong with the folder; return the exit code for it."""
+    """Print the damages of the folder to standard error; return the exit code for them."""
     problems = [*map(described, damages), *topics.problems]
     for problem in problems:
         _report(f"damaged: {problem}")

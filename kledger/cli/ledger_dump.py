@@ -1,7 +1,7 @@
 """Export of a managed ledger: what is readable, as text, as bytes, or as Kafka's segments.
 
-Rule: entries pass through one by one. What cannot be read is left out and told; nothing that is
-there already is written over.
+Rule: one entry is in memory at a time. Unreadable entries are left out and reported; no existing
+file is overwritten.
 Must not know: the command line.
 """
 
@@ -26,17 +26,17 @@ from kledger.topics.segment_export import SegmentExport
 FORMATS = ("text", "raw", "kafka")
 
 Found: TypeAlias = tuple[Entry, BatchHeader | None]
-"""An entry, and the head of the batch that it is when it belongs to a partition."""
+"""An entry, and the header of its batch if it belongs to a partition."""
 Report: TypeAlias = Callable[[str], None]
 
 
 class CannotDump(Exception):
-    """The request makes no sense for this managed ledger, or for the folder that is there."""
+    """The request does not fit this managed ledger, or the output exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionOrOffset:
-    """A place in a managed ledger: a position, or an offset."""
+    """A position in a managed ledger, or an offset in its partition; the other one is None."""
 
     position: Position | None
     offset: int | None
@@ -54,9 +54,9 @@ class ExportRequest:
     """What to export, and how.
 
     Attributes:
-        partition: whose batches the entries are, None when they are anything.
+        partition: the partition that the entries are batches of, None for other ledgers.
         start, end: the first and the last one wanted.
-        limit: so many lines of text, or entries.
+        limit: the most lines of text, or entries.
         output: None is standard output.
     """
 
@@ -70,26 +70,26 @@ class ExportRequest:
 
     @property
     def file_name(self) -> str:
-        """What the export of this managed ledger is called in a folder."""
+        """The name of this export in the output folder."""
         name = re.sub(r"[^A-Za-z0-9._-]", "_", str(self.partition or self.stored.name))
         return f"_{name}" if name.startswith(".") else name
 
 
-def dump(store: StoppedStore, topics: StoredTopics, request: ExportRequest, tell: Report) -> int:
+def dump(store: StoppedStore, topics: StoredTopics, request: ExportRequest, report: Report) -> int:
     """Export; return how much was left out.
 
     Args:
         store: the store.
         topics: its topics.
-        request: what is wanted.
-        tell: gets a line for everything that is left out.
+        request: what to export.
+        report: gets a line for everything that is left out.
 
     Raises:
         CannotDump: nothing was written.
         OSError: the export cannot be written.
     """
     _check(request)
-    reading = _ExportReader(store, topics, request, tell)
+    reading = _ExportReader(store, topics, request, report)
     if request.format == "text":
         _write_text(request, islice(reading.lines(), request.limit))
     else:
@@ -104,9 +104,11 @@ def _check(request: ExportRequest) -> None:
     if request.partition is None:
         if request.format == "kafka":
             raise CannotDump(f"{name} is no partition; export it as text or raw")
-        for place in (request.start, request.end):
-            if place is not None and place.offset is not None:
-                raise CannotDump(f"{name} is no partition: say LEDGER:ENTRY, not {place.offset}")
+        for bound in (request.start, request.end):
+            if bound is not None and bound.offset is not None:
+                raise CannotDump(
+                    f"{name} is no partition: expected LEDGER:ENTRY, not {bound.offset}"
+                )
     if request.output is None and request.format != "text":
         raise CannotDump(f"--format {request.format} needs --output DIR")
 
@@ -115,17 +117,17 @@ class _ExportReader:
     """One pass over the entries that are wanted.
 
     Attributes:
-        left_out: how many notices were given.
+        left_out: how many lines went to `report`.
     """
 
     def __init__(
-        self, store: StoppedStore, topics: StoredTopics, request: ExportRequest, tell: Report
+        self, store: StoppedStore, topics: StoredTopics, request: ExportRequest, report: Report
     ) -> None:
         self.left_out = 0
         self._store = store
         self._stored = request.stored
         self._is_partition = request.partition is not None
-        self._tell = tell
+        self._report = report
         start, end = request.start, request.end
         self._end = end.position if end is not None else None
         self._end_offset = end.offset if end is not None else None
@@ -162,7 +164,7 @@ class _ExportReader:
                 yield each, header
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each record of a partition, for each entry of anything else."""
+        """Yield a line for each record of a partition, or for each entry of another ledger."""
         for entry, header in self.found():
             if header is None:
                 yield entry_line(entry)
@@ -179,7 +181,7 @@ class _ExportReader:
         return (start is None or offset >= start) and (end is None or offset <= end)
 
     def _header(self, entry: Entry) -> BatchHeader | None:
-        """Check a batch by itself and behind the one before; None when it cannot be used."""
+        """Check a batch, and that its offsets follow the batch before; None if it is unusable."""
         try:
             header = check_batch(entry.data)
         except BatchError as error:
@@ -201,7 +203,7 @@ class _ExportReader:
 
     def _leave_out(self, what: str) -> None:
         self.left_out += 1
-        self._tell(f"left out: {what}")
+        self._report(f"left out: {what}")
 
 
 def _write_text(request: ExportRequest, lines: Iterable[str]) -> None:
@@ -242,7 +244,11 @@ def _write_segments(request: ExportRequest, found: Iterable[Found], topics: Stor
 
 
 def _new_folder(request: ExportRequest) -> Path:
-    """Return the folder of this managed ledger, which holds nothing yet."""
+    """Return the folder of this managed ledger, which is empty or does not exist.
+
+    Raises:
+        CannotDump: it is neither.
+    """
     assert request.output is not None
     folder = request.output / request.file_name
     if folder.is_dir() and any(folder.iterdir()):

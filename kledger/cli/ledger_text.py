@@ -1,7 +1,7 @@
-"""What `kledger ledger` shows, as fields and as lines of plain text.
+"""The output of `kledger ledger`, as fields and as lines of plain text.
 
-Rule: a line is one line, whatever bytes it shows; numbers stay numbers until they are printed.
-Must not know: arguments, where lines go.
+Rule: a line has no line break, whatever bytes it shows; numbers stay numbers until printed.
+Must not know: arguments, files.
 """
 
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from kledger.ledger.inspection import LedgerRecord, StoppedStore, StoredManagedL
 from kledger.topics.inspection import PartitionName, StoredTopics, partition_of
 
 _NEWEST_MS = 253_402_300_799_999
-"""The end of the year 9999; what is later has no date."""
+"""The end of the year 9999, the last that `datetime` can express."""
 
 
 def listed(
@@ -74,7 +74,7 @@ def _offsets(
     stored: StoredManagedLedger,
     partition: PartitionName | None,
 ) -> tuple[int | None, int | None]:
-    """Return log start and log end of a partition as far as its ends can be read."""
+    """Return log start and log end of a partition, None where the batch cannot be read."""
     if partition is None:
         return None, None
     first = next(store.entries(stored), None)
@@ -97,7 +97,7 @@ def _header(entry: Entry | None) -> BatchHeader | None:
 
 
 def entry_line(entry: Entry) -> str:
-    """Return the line of an entry whose bytes mean nothing here."""
+    """Return the line of an entry that is no record batch."""
     return f"{entry.position} data[{entry.size}]={shown(entry.buffer)}"
 
 

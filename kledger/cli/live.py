@@ -1,8 +1,8 @@
-"""What the nouns have in common that ask a running server.
+"""What the nouns have in common that connect to a running server.
 
-Rule: one command is one connection; what the server refuses is one line. What names something that
-is not there, or cannot be, is a mistake of the caller; everything else is a failure.
-Must not know: what a verb asks.
+Rule: one command is one connection, and an error of the server is one line. A name that does not
+exist, or is invalid, is a mistake of the caller; everything else is a failure.
+Must not know: what a verb does.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from kledger.setting_values import SettingError, split_address
 
 DEFAULT_ADDRESS = "127.0.0.1:9093"
 USAGE_ERRORS = (InvalidArgument, SubscriptionNotFound, TopicExists, TopicNotFound)
-EXIT_CODES = "exit code 0: done; 1: the server cannot do it now; 2: a mistake of the caller"
+EXIT_CODES = "exit code 0: done; 1: the server failed; 2: a mistake of the caller"
 SEEK_TARGET_HELP = (
     "earliest, latest, a time (milliseconds since 1970, or like 2026-01-31T12:00:00Z), or a "
     "message LEDGER:ENTRY[:INDEX[:PARTITION]]"
@@ -41,14 +41,14 @@ Verb: TypeAlias = Callable[[Client, argparse.Namespace], Awaitable[None]]
 def add_live_verbs(
     parser: argparse.ArgumentParser, verbs: dict[str, str]
 ) -> dict[str, argparse.ArgumentParser]:
-    """Declare verbs with what all of them take; return their parsers."""
+    """Declare verbs with the flags that all of them take; return their parsers."""
     added = add_verbs(parser, verbs, EXIT_CODES)
     for each in added.values():
         each.add_argument(
             "--native", metavar="HOST:PORT", type=address, default=DEFAULT_ADDRESS,
-            help=f"where the server listens for native clients ({DEFAULT_ADDRESS})",
+            help=f"address of the server's native listener ({DEFAULT_ADDRESS})",
         )  # fmt: skip
-        each.add_argument("--json", action="store_true", help="one JSON document")
+        each.add_argument("--json", action="store_true", help="print one JSON document")
     return added
 
 
@@ -75,13 +75,13 @@ def run_to_end(work: Awaitable[None]) -> int:
         return usage_error(_line(error))
     except KledgerError as error:
         return failure(_line(error))
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader of the pipe, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def print_result(arguments: argparse.Namespace, fields: object, lines: Iterable[str]) -> None:
-    """Print a result: its fields as JSON if that was asked for, or its lines."""
+    """Print a result: its fields as JSON with --json, or its lines."""
     if arguments.json:
         print(json.dumps(fields, indent=2))
         return
@@ -106,7 +106,7 @@ def count(text: str) -> int:
 
 
 def seek_target(text: str) -> MessageId | int | str:
-    """Return a place in a topic, for argparse; see `SEEK_TARGET_HELP`."""
+    """Return a seek target, for argparse; see `SEEK_TARGET_HELP`."""
     if text in {"earliest", "latest"}:
         return text
     if text.isascii() and text.isdigit():

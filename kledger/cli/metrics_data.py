@@ -1,7 +1,6 @@
-"""What a Kafka client measured, as numbers with names, from OpenTelemetry's MetricsData.
+"""The metrics of a Kafka client, as numbers with names, from OpenTelemetry's MetricsData.
 
-Rule: every data point is told, whatever kind it is of; of a distribution, how many there were and
-their sum.
+Rule: every data point is one Measurement, whatever its kind; of a distribution, count and sum.
 Must not know: terminals, servers.
 """
 
@@ -29,9 +28,9 @@ class Measurement:
     """One number.
 
     Attributes:
-        kind: `gauge` is as it is now, `sum` and the others say what they cover.
-        value: None: the client knows of it, and has measured nothing (Java clients say NaN).
-        count: how many values a distribution is of.
+        kind: `gauge`, or `sum` and the like with the time that they cover.
+        value: None if the client has measured nothing yet (Java clients send NaN).
+        count: the number of values in a distribution, None for others.
     """
 
     name: str
@@ -47,10 +46,10 @@ class Measurement:
 
 
 def parse_metrics(data: bytes) -> list[Measurement]:
-    """Return what a push says, sorted by name.
+    """Return the measurements of a push, sorted by name.
 
     Raises:
-        google.protobuf.message.DecodeError: it is none.
+        google.protobuf.message.DecodeError: the data is no MetricsData.
     """
     found = [
         each
@@ -93,7 +92,7 @@ def _attributes(pairs: Iterable[KeyValue]) -> dict[str, object]:
 
 
 def _plain(value: AnyValue) -> object:
-    """Return a value that JSON knows; what is made of others is told as text."""
+    """Return a value that JSON has; lists and maps as text."""
     shape = value.WhichOneof("value")
     content: object = None if shape is None else getattr(value, shape)
     return content if isinstance(content, str | bool | int | float | None) else str(content)

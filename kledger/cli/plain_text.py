@@ -1,6 +1,6 @@
-"""Plain text for a terminal: tables, and bytes that anybody has written.
+"""Plain text for a terminal: tables, and any bytes of clients.
 
-Rule: a line is one line, whatever bytes it shows; every byte can be told from every other.
+Rule: a line has no line break, whatever bytes it shows; different bytes give different text.
 Must not know: what is shown.
 """
 
@@ -30,19 +30,19 @@ def part(name: str, data: bytes | None) -> str:
 
 
 def shown(data: Buffer) -> str:
-    r"""Return bytes as quoted text; what is no text, or cannot be printed, as \x and two digits."""
+    r"""Return bytes as quoted text; bytes that are not printable UTF-8 as \x and two digits."""
     return quoted(bytes(data).decode("utf-8", "surrogateescape"))
 
 
 def quoted(text: str) -> str:
-    """Return a text between quotes, on one line; odd bytes as they stand in it."""
+    r"""Return a text between quotes, on one line; what cannot be printed as \x and two digits."""
     if not text.isprintable() or '"' in text or "\\" in text:
         text = text.translate(_ESCAPES)
     return f'"{text}"'
 
 
 class _Escapes(dict[int, str]):
-    """How each character is shown, worked out when it is met first."""
+    """The escape of each character, computed at its first use."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

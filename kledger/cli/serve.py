@@ -1,10 +1,10 @@
-"""kledger serve: run a server until it is told to stop.
+"""kledger serve: run a server until a signal stops it.
 
 Settings come from --config FILE, then KLEDGER_<SECTION>_<KEY>, then --set KEY=VALUE, then the other
 flags; later ones win. Names of Apache Kafka's and Pulsar's settings are accepted.
 
 SIGTERM, SIGINT and SIGHUP stop it in order, with exit code 0; under nohup a SIGHUP is ignored.
-There is nothing to be loaded anew: what can change while it runs is changed by Kafka's own tools.
+No signal reloads settings: Kafka's own tools change those that can change while the server runs.
 """
 
 import argparse
@@ -33,14 +33,20 @@ GC_THRESHOLDS = (50_000, 20, 100)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags; what is not given stays unset, so that other sources count."""
+    """Declare the flags; a flag that is not given stays unset, so that other sources count."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--data", metavar="DIR", help="keep everything in this folder")
-    where.add_argument("--memory", action="store_true", default=None, help="keep it in memory")
+    where.add_argument("--data", metavar="DIR", help="keep all data in this folder")
+    where.add_argument(
+        "--memory", action="store_true", default=None, help="keep all data in memory"
+    )
     parser.add_argument("--kafka", metavar="HOST:PORT", help="listen for Kafka clients")
     parser.add_argument("--native", metavar="HOST:PORT", help="listen for native clients")
     parser.add_argument("--admin", metavar="HOST:PORT", help="listen for administrators")
-    parser.add_argument("--durability", metavar="fsync|os", help="what acknowledged means")
+    parser.add_argument(
+        "--durability",
+        metavar="fsync|os",
+        help="acknowledge after a sync, or after a write to the operating system",
+    )
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings in TOML")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="assignments",
@@ -81,13 +87,13 @@ def run(arguments: argparse.Namespace) -> int:
     except CannotStart as error:
         return usage_error(str(error)) if error.is_mistake else failure(str(error))
     except LedgerError as error:
-        return failure(f"not everything could be closed: {error}")
+        return failure(f"the server did not close everything: {error}")
 
 
 def _warn_of_service_variables() -> None:
     if names := kubernetes_variables(os.environ, map(variable_of, own_names())):
         logger.warning(
-            "variables of Kubernetes services are no settings and are left aside: %s",
+            "variables of Kubernetes services are ignored: %s",
             ", ".join(names),
         )
 
@@ -101,7 +107,7 @@ def _signals_to_end() -> list[signal.Signals]:
 
 
 async def _serve(settings: Settings) -> int:
-    """Start, say so, wait for the end, stop in order."""
+    """Start, print the ready line, wait for the end, stop in order."""
     loop = asyncio.get_running_loop()
     ending: asyncio.Future[int] = loop.create_future()
 
@@ -119,7 +125,7 @@ async def _serve(settings: Settings) -> int:
         quick_start.freeze_objects(GC_THRESHOLDS)
         print(server.ready_line(), flush=True)
         code = await ending
-        # Whoever is in a hurry sends the signal again.
+        # A second signal ends the process at once.
         for number in signals:
             loop.remove_signal_handler(number)
     finally:

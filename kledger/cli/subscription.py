@@ -1,7 +1,7 @@
-"""kledger subscription: the subscriptions of a topic of a running server.
+"""kledger subscription: inspect, create, delete and reset the subscriptions of a running server.
 
-A subscription keeps the place of its consumers in every partition of a topic. Setting the place
-(skip, clear, reset) sends its consumers back to it; they go on by themselves.
+A subscription keeps the position of its consumers in every partition of a topic. After skip, clear
+and reset, its consumers continue at the new position by themselves.
 """
 
 import argparse
@@ -14,14 +14,14 @@ from kledger.native.client.client import Client
 from kledger.native.message import Message
 
 _VERBS = {
-    "list": "the durable subscriptions of a topic, one a line",
-    "stats": "how far its consumers are, for one subscription or all",
-    "create": "make a subscription without a consumer; nothing if there is one",
-    "delete": "remove a subscription",
-    "skip": "acknowledge the next so many messages of every partition",
-    "clear": "acknowledge everything that is there",
-    "reset": "set where it stands: what comes from there on is owed, whatever was acknowledged",
-    "peek": "show what would come next, and change nothing",
+    "list": "list the durable subscriptions of a topic, one a line",
+    "stats": "show backlog and consumers of one subscription, or of all",
+    "create": "create a subscription without a consumer, unless it exists",
+    "delete": "delete a subscription",
+    "skip": "acknowledge the next COUNT messages of every partition",
+    "clear": "acknowledge the whole backlog",
+    "reset": "set the position: every message from there on is delivered, acknowledged or not",
+    "peek": "show the next messages and change nothing",
 }
 
 
@@ -31,24 +31,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for verb, each in added.items():
         each.add_argument("topic", metavar="TOPIC")
         if verb == "stats":
-            each.add_argument("name", metavar="NAME", nargs="?", help="all without")
+            each.add_argument("name", metavar="NAME", nargs="?", help="without it, all")
         elif verb != "list":
             each.add_argument("name", metavar="NAME")
     added["create"].add_argument(
-        "--from", metavar="PLACE", dest="start", type=live.seek_target, default="latest",
+        "--from", metavar="TARGET", dest="start", type=live.seek_target, default="latest",
         help=f"where it begins (latest): {live.SEEK_TARGET_HELP}",
     )  # fmt: skip
-    added["delete"].add_argument("--force", action="store_true", help="send its consumers away")
+    added["delete"].add_argument("--force", action="store_true", help="close its consumers")
     added["skip"].add_argument("count", metavar="COUNT", type=live.count)
     added["reset"].add_argument(
-        "place", metavar="PLACE", type=live.seek_target, help=live.SEEK_TARGET_HELP
+        "target", metavar="TARGET", type=live.seek_target, help=live.SEEK_TARGET_HELP
     )
     added["reset"].add_argument(
-        "--after", action="store_true", help="a message that is named is not owed, the next one is"
+        "--after", action="store_true", help="begin with the message after TARGET"
     )
     added["peek"].add_argument(
         "--count", metavar="N", type=live.count, default=10,
-        help="so many entries of every partition (10); an entry is a batch of messages",
+        help="how many entries of every partition (10); an entry is a batch of messages",
     )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def list_all(client: Client, arguments: argparse.Namespace) -> None:
-    """List the names."""
+    """List the subscriptions."""
     names = await client.subscriptions(arguments.topic)
     print_result(arguments, {"topic": arguments.topic, "subscriptions": names}, names)
 
@@ -83,13 +83,13 @@ async def stats(client: Client, arguments: argparse.Namespace) -> None:
 
 
 async def create(client: Client, arguments: argparse.Namespace) -> None:
-    """Make one."""
+    """Create a subscription."""
     await client.create_subscription(arguments.topic, arguments.name, arguments.start)
-    _print_done(arguments, "is there")
+    _print_done(arguments, "exists")
 
 
 async def delete(client: Client, arguments: argparse.Namespace) -> None:
-    """Remove one."""
+    """Delete a subscription."""
     await client.delete_subscription(arguments.topic, arguments.name, force=arguments.force)
     _print_done(arguments, "deleted")
 
@@ -101,21 +101,21 @@ async def skip(client: Client, arguments: argparse.Namespace) -> None:
 
 
 async def clear(client: Client, arguments: argparse.Namespace) -> None:
-    """Acknowledge everything."""
+    """Acknowledge the whole backlog."""
     await client.clear_backlog(arguments.topic, arguments.name)
     _print_done(arguments, "backlog cleared")
 
 
 async def reset(client: Client, arguments: argparse.Namespace) -> None:
-    """Set where it stands."""
+    """Set the position."""
     await client.reset_subscription(
-        arguments.topic, arguments.name, arguments.place, inclusive=not arguments.after
+        arguments.topic, arguments.name, arguments.target, inclusive=not arguments.after
     )
-    _print_done(arguments, f"reset to {arguments.place}")
+    _print_done(arguments, f"reset to {arguments.target}")
 
 
 async def peek(client: Client, arguments: argparse.Namespace) -> None:
-    """Show what would come next."""
+    """Show the next messages."""
     messages = await client.peek_messages(arguments.topic, arguments.name, arguments.count)
     print_result(arguments, {"messages": list(map(_message, messages))}, map(_line, messages))
 

@@ -1,9 +1,9 @@
-"""kledger topic: the topics of a running server, and copies of them.
+"""kledger topic: list, create, delete and forward the topics of a running server.
 
 `forward` copies a topic to another one, of this server or of another, in order and at least once,
-for as long as it runs. Its place is a durable subscription of the source, so it goes on where it
-ended; message keys, headers, times and partitions stay as they are. A server of the target that is
-away is waited for, at the start too.
+for as long as it runs. A durable subscription of the source keeps its position, so a restart
+continues where it ended. Message keys, headers, timestamps and partitions stay the same. While the
+target's server is down, at the start too, `forward` retries.
 """
 
 import argparse
@@ -27,15 +27,15 @@ from kledger.runtime.entropy import SystemEntropy
 logger = logging.getLogger(__name__)
 
 TARGET_LOOK_MS = 2_000
-"""How long `forward` waits for the server of its target before it says that it waits."""
+"""How long `forward` connects to the server of its target before it logs that it retries."""
 
 _VERBS = {
-    "list": "every topic, one a line",
-    "stats": "the partitions of a topic, and its subscriptions",
-    "create": "make a topic",
-    "delete": "remove a topic with its subscriptions",
-    "terminate": "let nothing be added any more; it can still be read",
-    "forward": "copy a topic to another one, for as long as this runs",
+    "list": "list all topics, one a line",
+    "stats": "show the partitions of a topic, and its subscriptions",
+    "create": "create a topic",
+    "delete": "delete a topic with its subscriptions",
+    "terminate": "refuse new messages of a topic; it can still be read",
+    "forward": "copy a topic to another one until the command is stopped",
 }
 
 
@@ -48,27 +48,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     added["create"].add_argument("--partitions", metavar="N", type=live.count, default=1)
     added["create"].add_argument(
         "--config", metavar="KEY=VALUE", type=_assignment, action="append", default=[],
-        help="a setting by Kafka's name; may be repeated",
+        help="a topic setting by Kafka's name; may be repeated",
     )  # fmt: skip
     forward_parser = added["forward"]
     forward_parser.add_argument("source", metavar="SOURCE", help="a topic of the server")
     forward_parser.add_argument(
-        "target", metavar="TARGET", help="made with as many partitions if it is missing"
+        "target", metavar="TARGET", help="created with as many partitions if it does not exist"
     )
     forward_parser.add_argument(
         "--to", metavar="HOST:PORT", type=live.address, help="the server of TARGET, if another"
     )
     forward_parser.add_argument(
         "--subscription", metavar="NAME",
-        help="keeps the place in SOURCE; forward-TARGET, or forward-TARGET@HOST:PORT with --to",
+        help="keeps the position in SOURCE (forward-TARGET, or forward-TARGET@HOST:PORT with --to)",
     )  # fmt: skip
     forward_parser.add_argument(
         "--from", choices=("earliest", "latest"), dest="start", default="earliest",
-        help="where a subscription that is new begins (earliest)",
+        help="where a new subscription begins (earliest)",
     )  # fmt: skip
     forward_parser.add_argument(
         "--until-caught-up", action="store_true",
-        help="end when everything is forwarded that was there at the beginning",
+        help="end when everything is forwarded that SOURCE had at the start",
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def list_all(client: Client, arguments: argparse.Namespace) -> None:
-    """List the names."""
+    """List the topics."""
     names = await client.topics()
     print_result(arguments, {"topics": names}, names)
 
@@ -105,7 +105,7 @@ async def stats(client: Client, arguments: argparse.Namespace) -> None:
 
 
 async def create(client: Client, arguments: argparse.Namespace) -> None:
-    """Make one."""
+    """Create a topic."""
     topic, partitions = arguments.topic, arguments.partitions
     await client.create_topic(topic, partitions=partitions, config=dict(arguments.config))
     fields = {"topic": topic, "partitions": partitions}
@@ -113,13 +113,13 @@ async def create(client: Client, arguments: argparse.Namespace) -> None:
 
 
 async def delete(client: Client, arguments: argparse.Namespace) -> None:
-    """Remove one."""
+    """Delete a topic."""
     await client.delete_topic(arguments.topic)
     print_result(arguments, {"topic": arguments.topic}, [f"topic {arguments.topic}: deleted"])
 
 
 async def terminate(client: Client, arguments: argparse.Namespace) -> None:
-    """Let nothing be added any more."""
+    """Refuse new messages of a topic."""
     ends = [str(each.position) for each in await client.terminate(arguments.topic)]
     lines = [f"topic {arguments.topic}: terminated"]
     lines += [f"partition {partition} ends at {end}" for partition, end in enumerate(ends)]
@@ -127,7 +127,7 @@ async def terminate(client: Client, arguments: argparse.Namespace) -> None:
 
 
 def forward(arguments: argparse.Namespace) -> int:
-    """Copy a topic until it is told to stop; return the exit code."""
+    """Copy a topic until a signal stops it; return the exit code."""
     source, target, to = arguments.source, arguments.target, arguments.to
     is_one_server = to is None or to == arguments.native
     if is_one_server and source == target:
@@ -158,12 +158,12 @@ async def _forward(arguments: argparse.Namespace, request: ForwardRequest, to: s
         try:
             await there.connect(timeout_ms=TARGET_LOOK_MS)
         except Unavailable as error:
-            logger.warning("the server of %s is waited for: %s", request.target, error)
+            logger.warning("retrying, as the server of %s is down: %s", request.target, error)
         await forwarder.open()
         try:
             await forwarder.run(until_caught_up=arguments.until_caught_up)
         except live.USAGE_ERRORS as error:
-            # The command was right; what has happened since is none of the caller's mistakes.
+            # The command was right: a topic that was deleted since is no mistake of the caller.
             raise _ended(error) from error
         batches = forwarder.forwarded_count
         fields = {"source": request.source, "target": request.target, "batches": batches}
@@ -180,7 +180,7 @@ def _ended(error: KledgerError) -> KledgerError:
 
 @asynccontextmanager
 async def _broker(address: str) -> AsyncIterator[RpcClient]:
-    """Provide a server that connects when it is first asked, unless it is told to before."""
+    """Provide a client that connects at its first request, or when `connect` is called."""
     broker = RpcClient(address)
     try:
         yield broker

@@ -53,7 +53,7 @@ def test_healthy_store(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
     code, [line] = told(data, capsys)
     assert 0 == code
-    assert line.startswith("nothing is damaged: looked at 1 log files with ")
+    assert line.startswith("nothing is damaged: checked 1 log files with ")
     assert f" groups and {RECORDS} entries, and 2 managed ledgers" in line
     assert before == {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
 
@@ -72,7 +72,7 @@ def test_damaged_record_names_file_position_and_partition(
     assert line.startswith(f"{log} at position ")
     assert ": partition orders-1, entry " in line
     assert line.endswith(":8: the data fails its CRC")
-    assert end.startswith("1 problem: looked at ")
+    assert end.startswith("1 problem: checked ")
 
 
 def test_log_that_no_start_would_take(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

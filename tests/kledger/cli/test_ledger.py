@@ -185,6 +185,6 @@ async def test_name_of_a_topic_that_was_made_again(tmp_path: Path, capsys: Captu
     assert f"name: {old}" not in told.out
     told = Told(capsys, "show", "gone-0", "--data", tmp_path)
     assert 2 == told.code
-    assert "gone-0 stands for gone-0/1" in told.err[0]
+    assert "gone-0 matches gone-0/1" in told.err[0]
     told = Told(capsys, "show", old, "--data", tmp_path)
     assert (0, "topic exists: False") == (told.code, told.out[4])

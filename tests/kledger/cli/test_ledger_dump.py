@@ -166,7 +166,7 @@ def test_index_and_a_log_file_lost(spoilt: Path, capsys: Capture) -> None:
     ("words", "expected"),
     [
         (["events/all", "--format", "kafka", "--output", "x"], "events/all is no partition; "),
-        (["events/all", "--from", "7"], "events/all is no partition: say LEDGER:ENTRY, not 7"),
+        (["events/all", "--from", "7"], "events/all is no partition: expected LEDGER:ENTRY, not 7"),
         (["orders-0", "--format", "kafka"], "--format kafka needs --output DIR"),
         (["orders-0", "--format", "raw"], "--format raw needs --output DIR"),
     ],
@@ -183,7 +183,7 @@ def test_nothing_is_written_into_the_store(stopped: Path, capsys: Capture) -> No
     for output in (stopped, stopped / "log" / "out"):
         told = Told(capsys, "dump", "orders-0", "--data", stopped, "--output", output)
         assert 2 == told.code
-        assert "lies in the folder of the store" in told.err[0]
+        assert "is inside the folder of the store" in told.err[0]
 
 
 def test_entries_that_are_no_batches_are_left_out(

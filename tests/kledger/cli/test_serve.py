@@ -82,7 +82,7 @@ def test_variables_of_kubernetes_services_are_one_line_of_warning(
         said = [line for line in server.log_text().splitlines() if "WARNING" in line]
     assert 1 == len(said), said
     assert said[0].endswith(
-        "variables of Kubernetes services are no settings and are left aside: "
+        "variables of Kubernetes services are ignored: "
         "KLEDGER_KAFKA_PORT_9092_TCP_ADDR, KLEDGER_KAFKA_SERVICE_HOST"
     )
 
@@ -222,7 +222,7 @@ def test_storage_that_cannot_be_closed_is_a_failure(tmp_path: Path) -> None:
         shutil.rmtree(data)
         os.kill(server.pid, signal.SIGTERM)
         assert 1 == server.wait(60)
-        assert "kledger: not everything could be closed: " in server.log_text()
+        assert "kledger: the server did not close everything: " in server.log_text()
 
 
 async def _produce(address: str) -> None:

@@ -33,7 +33,7 @@ def peeked(subscription: Shell, topic: str) -> list[str]:
 
 def test_create_list_and_delete(subscription: Shell, orders: str) -> None:
     told = subscription("create", orders, "late")
-    assert (0, [f"subscription late of {orders}: is there"]) == (told.code, told.out)
+    assert (0, [f"subscription late of {orders}: exists"]) == (told.code, told.out)
     assert ["late", "s"] == subscription("list", orders).out
     assert {"topic": orders, "subscriptions": ["late", "s"]} == subscription(
         "list", orders, "--json"

@@ -198,7 +198,7 @@ def test_forward_waits_for_a_target_that_is_down(
     with Forwarding(topics.address, topic, topic, to=there) as forwarding:
         assert forwarding.process.stdout is not None
         said = forwarding.process.stdout.readline()
-        assert said.startswith(f"kledger: the server of {topic} is waited for: {there}: ")
+        assert said.startswith(f"kledger: retrying, as the server of {topic} is down: {there}: ")
         with ServerProcess("--memory", native=there):
             assert [b"a"] == forwarding.wait_for(topic, 1)
             assert 0 == forwarding.stop()[0]
