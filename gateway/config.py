@@ -1,8 +1,9 @@
 """GatewayConfig: the settings of the Kafka façade, under Kafka's own names in snake case.
 
-Rule: a field is named as Kafka's broker setting with dots turned into underscores, so that
-`kafka_items()` can show it under the name which users know; defaults are Kafka's, or are explained.
-Must not know: where values come from (files, flags, environment); `kledger.settings` does.
+Rule: a field has the name of Kafka's broker setting with underscores for dots, so that
+`kafka_items()` can show it under the name that users know; other defaults than Kafka's are
+explained.
+Must not know: the sources of values (files, flags, environment); `kledger.settings` does.
 """
 
 from collections.abc import Iterator
@@ -14,15 +15,15 @@ MIB = 1024 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class GatewayConfig:
-    """What a gateway can be told. The advertised port is filled in when the listener is bound."""
+    """The settings of a gateway. The advertised port is filled in when the listener is bound."""
 
-    # Who we are.
+    # Node and cluster.
     node_id: int = 1
     cluster_id: str = ""
-    """Empty: the id that the store keeps, made at the first start."""
+    """Empty: the id in the store, generated at the first start."""
     advertised_host: str = ""
-    """What clients are told to connect to. Empty: the host that the listener names; the name of
-    this machine, with a warning, where that is every address (`0.0.0.0`)."""
+    """The host that clients connect to. Empty: the listener's host, or, if that is every address
+    (`0.0.0.0`), the name of this machine, with a warning."""
     advertised_port: int = 0
     """0: the port of the listener."""
 
@@ -45,16 +46,16 @@ class GatewayConfig:
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_min_session_timeout_ms: int = 45_000
     group_consumer_max_session_timeout_ms: int = 60_000
-    """Between which a group can have a session timeout of its own."""
+    """The limits of a group's own session timeout."""
     group_consumer_heartbeat_interval_ms: int = 5_000
     group_consumer_min_heartbeat_interval_ms: int = 5_000
     group_consumer_max_heartbeat_interval_ms: int = 15_000
-    """The same for the interval of heartbeats."""
+    """The limits of a group's own heartbeat interval."""
     group_consumer_max_size: int = 2_147_483_647
     group_consumer_assignors: Literal["uniform,range", "range,uniform", "uniform", "range"] = (
         "uniform,range"
     )
-    """The first is taken where no member asks for one."""
+    """A group whose members name none uses the first."""
     group_consumer_migration_policy: Literal[
         "bidirectional", "upgrade", "downgrade", "disabled"
     ] = "bidirectional"
@@ -67,30 +68,31 @@ class GatewayConfig:
 
     # Metrics of clients.
     telemetry_max_bytes: int = 1 * MIB
-    """What one client may push at a time, compressed."""
+    """Size of one push of a client, compressed."""
 
-    # Limits of connections. Over a limit: that socket is not read until there is room again.
+    # Limits of connections. Over a limit, the server does not read the socket.
     socket_request_max_bytes: int = 100 * MIB
-    """One frame; a longer one closes the connection."""
+    """Size of one request; a larger one closes the connection."""
     queued_max_requests: int = 500
-    """Requests of one connection that were read and are not answered."""
+    """Unanswered requests of one connection; the server then stops reading it."""
     queued_max_request_bytes: int = 256 * MIB
-    """Bytes of all requests that were read and are not answered, in the whole server."""
+    """Bytes of all unanswered requests in the server."""
     queued_max_connection_bytes: int = 64 * MIB
-    """The same for one connection; a single larger request is let in when nothing else waits."""
+    """Bytes of the unanswered requests of one connection; a single larger request is accepted when
+    no other is unanswered."""
     queued_max_response_bytes: int = 256 * MIB
-    """Bytes of all responses that clients have not taken, in the whole server. The less room there
-    is, the less a fetch brings; when there is none, fetches wait, and connections that read nothing
-    for 2 seconds are closed, those that hold most first."""
+    """Bytes of all unsent responses in the server. With less room, fetches return fewer bytes;
+    without room they wait, and connections whose clients read nothing for 2 seconds are closed,
+    those with the most unsent bytes first."""
     send_buffer_max_bytes: int = 1 * MIB
-    """Unsent response bytes at which a connection's next request waits for its slow reader."""
+    """Unsent response bytes of a connection at which its next request waits."""
     max_connections: int = 2_147_483_647
     max_connections_per_ip: int = 2_147_483_647
     max_connections_per_ip_overrides: str = ""
-    """`address:count` of addresses that have a limit of their own, with commas between them."""
+    """`address:count`, separated by commas, for addresses with a limit of their own."""
     connections_max_idle_ms: int = 600_000
 
-    # Quotas: how many samples a rate is measured over, and how long each is.
+    # Quotas: the number of samples of a rate, and the length of each.
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
     controller_quota_window_num: int = 11

@@ -1,7 +1,7 @@
 """kledger: a Kafka-protocol gateway over a managed ledger.
 
-Rule: importing this package is cheap; a name that a program uses loads the module it is from. The
-packages below it are the folders of the repository: `kledger/ledger` is a link to `ledger`.
+Rule: importing this package is cheap; the first use of a name loads its module. The packages below
+it are the folders of the repository: `kledger/ledger` is a link to `ledger`.
 Must not know: how a server is built (`kledger.wiring`).
 """
 
@@ -73,7 +73,7 @@ __all__ = [
     "embedded",
 ]
 
-# The module of each name; a program that uses the name loads it.
+# The module of each name, loaded at its first use.
 _HOMES = {
     "kledger.native.client.client": ("Client",),
     "kledger.native.client.consumer": ("Consumer",),
@@ -90,7 +90,7 @@ _HOMES = {
     "kledger.native.client.subscribe_options": ("DeadLetterPolicy",),
     "kledger.embedding": ("EmbeddedClient",),
 }  # fmt: skip
-# Packages and modules that `import kledger` is enough for.
+# Packages and modules that a program can use after `import kledger` alone.
 _SUBMODULES = ("ledger", "sync")
 
 
@@ -109,10 +109,10 @@ def embedded(
         path: folder of the data; None keeps everything in memory.
         kafka: HOST:PORT for Kafka clients too, port 0 for a free one; see `kafka_address`.
         settings: of the server, by our names, Kafka's or Pulsar's.
-        operation_timeout_ms: as `connect` has it.
-        engine: stores everything in place of the usual one, such as a `FaultyEngine`; it is not
-            closed with the client.
-        clock: where the time of server and client comes from, such as a `ManualClock`.
+        operation_timeout_ms: see `connect`.
+        engine: storage to use in place of the usual one, such as a `FaultyEngine`; it is not closed
+            with the client.
+        clock: the clock of server and client, such as a `ManualClock`.
     """
     from kledger.embedding import EmbeddedClient
 
@@ -135,13 +135,13 @@ def connect(
         url: kledger://HOST:PORT, the address of the server's native listener; or several addresses
             of it, kledger://HOST:PORT,HOST:PORT, which are tried in turn.
         operation_timeout_ms: how long to connect, to subscribe, to seek and the like may take;
-            then they raise `Timeout` or `Unavailable`, and may be tried again.
-        keepalive_ms: how long a silent server is left alone, and may then take to answer, until it
-            is taken for lost.
-        partition_refresh_ms: how often producers and consumers look for new partitions.
+            then they raise `Timeout` or `Unavailable`, and may be retried.
+        keepalive_ms: after this time without data the client pings the server; without an answer in
+            the same time again the connection counts as lost.
+        partition_refresh_ms: how often producers and consumers look up new partitions.
 
     Raises:
-        InvalidArgument: the URL is none, or a number cannot be.
+        InvalidArgument: the URL or a number is invalid.
     """
     from kledger.connecting import connected_client
 

@@ -1,7 +1,7 @@
-"""A native client of a server that runs elsewhere.
+"""A native client of a server in another process.
 
-Rule: a URL that cannot be is refused at once; whether somebody answers is found out on entering.
-Must not know: how the two talk.
+Rule: an invalid URL is an error at once; the connection is made on entering.
+Must not know: the protocol between the two.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def connected_client(
     keepalive_ms: int = KEEPALIVE_MS,
     partition_refresh_ms: int = PARTITION_REFRESH_MS,
 ) -> Client:
-    """Return what `kledger.connect` does, and says of the arguments."""
+    """Make the client of `kledger.connect`, which documents the arguments."""
     check_number("keepalive_ms", keepalive_ms, at_least=1, at_most=MILLISECONDS_MAX)
     check_number("partition_refresh_ms", partition_refresh_ms, at_least=1)
     connection = partial(
@@ -50,7 +50,7 @@ def addresses_of(url: str) -> list[str]:
     """Return the addresses that a URL names, HOST:PORT each.
 
     Raises:
-        InvalidArgument: the URL cannot be.
+        InvalidArgument: the URL is invalid.
     """
     given: object = url
     if not isinstance(given, str) or not given.startswith(SCHEME):
@@ -70,7 +70,7 @@ class _RemoteServer:
     """The connection, as the client enters and leaves it."""
 
     def __init__(self, prepare: Callable[[], RpcClient]) -> None:
-        """Args: prepare: makes what connects, on the loop that will be used."""
+        """Args: prepare: makes the connection, on the event loop that will use it."""
         self._prepare = prepare
         self._connection: RpcClient | None = None
 

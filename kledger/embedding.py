@@ -1,9 +1,9 @@
 """A native client with the whole server in its own process.
 
-Rule: it is the server that `kledger serve` runs, started on entering and stopped on leaving; what
-the client made is closed before. A crash of the server is heard by everything that the client
-made, and raised on leaving.
-Must not know: anything that the wiring knows.
+Rule: it is the server of `kledger serve`, started on entering and stopped on leaving, after the
+client's producers and consumers are closed. A crash of the server fails all of these, and is raised
+on leaving.
+Must not know: how a server is built.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from kledger.runtime.clock import Clock
 
 
 class EmbeddedClient(Client):
-    """What `kledger.embedded` returns."""
+    """The client of `kledger.embedded`."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class EmbeddedClient(Client):
         engine: StorageEngine | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Prepare; `kledger.embedded` says what the arguments mean."""
+        """Prepare; `kledger.embedded` documents the arguments."""
         self._embedded = _EmbeddedServer(
             path, kafka, settings or {}, on_crash=self._on_crash, engine=engine, clock=clock
         )
@@ -46,7 +46,7 @@ class EmbeddedClient(Client):
 
 
 class _EmbeddedServer:
-    """The server, as the client enters and leaves it."""
+    """The server as a context manager, which the client enters and leaves."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Health check: one real Kafka request over a fresh connection, for containers and scripts.
 
-    python -P -m kledger.healthcheck [HOST:PORT]      exit 0 when the server answered it
+    python -P -m kledger.healthcheck [HOST:PORT]      exit 0 if the server answers
 
-Rule: the answer counts, not the open port; and every wait is bounded.
-Must not know: the server's inside; it speaks ApiVersions v0 by hand, so that it starts at once.
+Rule: an open port is not enough, the answer must be right; every wait has a limit.
+Must not know: modules of the server; it encodes ApiVersions v0 itself, so that it starts at once.
 
 Request                              Response
 | offset | size | field          |   | offset | size | field                    |
@@ -29,7 +29,7 @@ _RESPONSE = struct.Struct(">iihi")
 
 
 def check(address: str, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
-    """Ask the server for its API versions; return what is wrong, or None when it is healthy."""
+    """Request the server's API versions; return the problem, or None if it is healthy."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         return f"expected HOST:PORT, got {address!r}"

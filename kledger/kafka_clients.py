@@ -1,7 +1,7 @@
-"""The Kafka clients of a server, as its native clients see them.
+"""The Kafka clients of a server, for its native clients.
 
-Rule: the one façade's clients in the other one's words; nothing is kept.
-Must not know: how clients push, how native clients ask.
+Rule: translates one façade's values into the other's; keeps nothing.
+Must not know: how Kafka clients push, how native clients send requests.
 """
 
 from kledger.gateway.telemetry.client_telemetry import ClientSnapshot, ClientTelemetry
@@ -17,11 +17,11 @@ class GatewayClients:
         self._telemetry = telemetry
 
     def metrics_clients(self) -> list[MetricsClient]:
-        """Return those that can push metrics, who pushed last comes last."""
+        """Return the clients that can push metrics, in the order of their last push."""
         return [_described(each) for each in self._telemetry.clients()]
 
     def client_metrics(self, instance_id: str) -> PushedClientMetrics | None:
-        """Return what one of them pushed last; None: there is none of that id."""
+        """Return the last push of a client; None if there is no client of that id."""
         try:
             seen = self._telemetry.client(uuid_from_text(instance_id))
         except ValueError:

@@ -1,4 +1,4 @@
-"""Variables that Kubernetes puts into every container beside a service whose name begins with ours.
+"""Variables that Kubernetes sets in every container for services whose name begins with ours.
 
     kledger-kafka   KLEDGER_KAFKA_SERVICE_HOST=10.0.0.1
                     KLEDGER_KAFKA_SERVICE_PORT=9092
@@ -7,9 +7,9 @@
                     KLEDGER_KAFKA_PORT_9092_TCP=tcp://10.0.0.1:9092
                     KLEDGER_KAFKA_PORT_9092_TCP_ADDR=10.0.0.1       (also _PORT and _PROTO)
 
-Rule: they look like settings and are none; whoever mistypes a setting still hears of it, so only
-these forms are left aside, and said.
-Must not know: which settings there are.
+Rule: they look like settings and are none. A mistyped setting must still be an error, so only these
+forms are ignored, with a warning.
+Must not know: the settings.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""A server as a process of its own: started, waited for, ended.
+"""A server in a process of its own, for tests, demos and benchmarks.
 
-Rule: whoever starts a process ends it, on every way out; a server that does not become ready is an
-error that shows what it said.
-Must not know: what the server does. Blocking calls only; for tests, demos and benchmarks.
+Rule: the context manager ends the process in every case; a server that does not become ready is an
+error with its log. Blocking calls only.
+Must not know: what the server does.
 """
 
 import os
@@ -28,7 +28,7 @@ class ServerProcess:
     def __init__(
         self, *arguments: str, kafka: str = "127.0.0.1:0", native: str | None = None
     ) -> None:
-        """Args: arguments: further ones for `kledger serve`, such as `--memory`."""
+        """Args: arguments: further arguments of `kledger serve`, such as `--memory`."""
         self._command = [sys.executable, "-P", "-m", "kledger", "serve", "--kafka", kafka]
         if native is not None:
             self._command += ["--native", native]
@@ -43,7 +43,7 @@ class ServerProcess:
         """Start and wait for the ready line.
 
         Raises:
-            ServerNotReady: the process ended instead.
+            ServerNotReady: the process ended before.
         """
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by stop()
         self._process = subprocess.Popen(
@@ -71,14 +71,14 @@ class ServerProcess:
         return self._process.pid
 
     def log_text(self) -> str:
-        """Return what the server wrote to standard error so far."""
+        """Return the server's standard error so far."""
         if self._log is None:
             return ""
-        # By position: the server writes through the same file, whose place must not move.
+        # By offset: the server writes through the same file, whose position must not move.
         return os.pread(self._log.fileno(), LOG_BYTES_MAX, 0).decode(errors="replace")
 
     def stop(self) -> int:
-        """End the server in order, by force if it takes too long; return its exit code."""
+        """Stop the server in order, kill it after STOP_SECONDS; return its exit code."""
         if self._process is None:
             return 0
         process = self._process
@@ -98,7 +98,7 @@ class ServerProcess:
         return self._process.wait(timeout_seconds)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the process, as a crash would."""
         assert self._process is not None, "not started"
         self._process.kill()
         self._process.wait()
@@ -119,7 +119,7 @@ class ServerProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables for the server: ours are found before what PYTHONPATH leads to."""
+    """Return the server's variables: this kledger comes before the folders of PYTHONPATH."""
     environment = dict(os.environ)
     if "PYTHONPATH" in environment:
         home = str(Path(__file__).parent.parent)

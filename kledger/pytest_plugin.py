@@ -11,10 +11,10 @@
         async with kledger.connect(kledger_native_server) as client:
             ...
 
-Rule: a test gets a fresh server with nothing in it, on a free port, which is gone afterwards. It is
-a process of its own, started so that no folder of the test's project can hide kledger's packages;
-`kledger_broker` alone is a thread in the test's process.
-Must not know: asyncio; and importing it must cost nothing, because every pytest run does.
+Rule: a test gets an empty server on a free port, which is stopped after the test. It is a process
+of its own, started so that no folder of the test's project can hide kledger's packages; only
+`kledger_broker` is a thread in the test's process.
+Must not know: asyncio. Importing it must cost nothing, because every pytest run does.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def kledger_server() -> Iterator[str]:
 
 @pytest.fixture
 def kledger_native_server() -> Iterator[str]:
-    """Yield the address, kledger://HOST:PORT, of such a server for native clients."""
+    """Yield the address, kledger://HOST:PORT, of a server in memory for native clients."""
     from kledger.process import ServerProcess
 
     with ServerProcess("--memory", native="127.0.0.1:0") as server:
@@ -46,7 +46,7 @@ def kledger_native_server() -> Iterator[str]:
 
 @pytest.fixture
 def kledger_broker() -> "Iterator[FaultyServer]":
-    """Yield a server in this process, whose requests and storage fail where the test wants it."""
+    """Yield a server in this process, whose requests and storage fail on demand."""
     from kledger.testing import FaultyServer
 
     with FaultyServer() as server:

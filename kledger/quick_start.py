@@ -1,8 +1,8 @@
-"""Quick start: what keeps the time from the command to the first answer short.
+"""Quick start: shortens the time from the command to the first answer.
 
-Rule: everything here is about time only; without it the server does the same, a little later. It
-is for the server's own process, never for a program that embeds one.
-Must not know: what is started.
+Rule: this module changes time only; without it the server does the same, a little later. It is for
+the server's own process, never for a program that embeds one.
+Must not know: the server.
 """
 
 import gc
@@ -12,14 +12,14 @@ from importlib.util import find_spec, module_from_spec
 
 
 def prepare() -> None:
-    """Call before anything big is imported."""
-    # Importing makes many objects and no garbage; `freeze_objects` turns the collector on.
+    """Stop the garbage collector and load `crc32c`; call this before other imports."""
+    # Imports make many objects and no garbage; `freeze_objects` enables the collector again.
     gc.disable()
     _load_crc32c()
 
 
 def freeze_objects(thresholds: tuple[int, int, int]) -> None:
-    """Call when the server is built: what exists now stays and need not be looked at again."""
+    """Enable the collector for new objects only; call this when the server is built."""
     gc.freeze()
     gc.set_threshold(*thresholds)
     gc.enable()
@@ -28,8 +28,8 @@ def freeze_objects(thresholds: tuple[int, int, int]) -> None:
 def _load_crc32c() -> None:
     """Load the extension of `crc32c` without the package's own first lines.
 
-    They ask the installed metadata for a version number, which imports e-mail, archives and a
-    fifth of what a start may cost. If the package does not look as expected it is left alone.
+    These read a version number from the installed metadata, which imports e-mail and archives and
+    takes a fifth of a start. A package of another shape is imported as usual.
     """
     spec = find_spec("crc32c")
     if spec is None or "crc32c" in sys.modules:

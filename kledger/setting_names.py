@@ -1,10 +1,10 @@
-"""Names of settings that users bring from Apache Kafka and Apache Pulsar, and what they mean here.
+"""Names of settings of Apache Kafka and Apache Pulsar, and our settings for them.
 
-Rule: where one of them has the same setting, its name works wherever ours does, in its own unit:
-alone, and in the section of what it means. Every field of the `kafka` section has Kafka's name by
-replacing underscores with dots; the table below holds what differs. All names of Kafka also work in
-the sections `kafka` and `topics`, as its users do not know which of the two they belong to here.
-Must not know: values, or where they come from.
+Rule: where one of the two has the same setting, its name works wherever ours does, in its own unit:
+without a section, and in the section of our setting. A field of the `kafka` section has Kafka's
+name with underscores for dots; the table below lists the others. All names of Kafka also work in
+the sections `kafka` and `topics`, as its users do not know which of the two has the setting here.
+Must not know: values, or their sources.
 """
 
 from collections.abc import Callable, Mapping
@@ -73,7 +73,7 @@ SPECIAL: Mapping[str, Callable[[str, object], Assignments]] = {
 
 
 def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assignments:
-    """Say what one assignment means in our own names.
+    """Translate one assignment into our own names.
 
     Args:
         name: ours (`kafka.num_partitions`, or `num_partitions` where no other section has it) or
@@ -82,7 +82,7 @@ def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assi
         own_names: every name of ours.
 
     Raises:
-        SettingError: nobody has a setting of that name, or its unit cannot be converted.
+        SettingError: there is no setting of that name, or its unit cannot be converted.
     """
     if name in own_names:
         return {name: value}
@@ -100,7 +100,7 @@ def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assi
 
 
 def _foreign_name(name: str, value: object, own_names: Mapping[str, object]) -> Assignments | None:
-    """Return what a name of Kafka's or Pulsar's means, None if they have no such name."""
+    """Return our settings for a name of Kafka's or Pulsar's, None if they have no such name."""
     if name in SPECIAL:
         return SPECIAL[name](name, value)
     if name in RENAMED:
@@ -121,7 +121,7 @@ def _is_kafkas(name: str) -> bool:
 def _without_section(
     name: str, value: object, own_names: Mapping[str, object]
 ) -> Assignments | None:
-    """Return what a name of ours without its section means, if only one section has it.
+    """Return the setting for a name of ours without its section, if only one section has it.
 
     Raises:
         SettingError: several have it.

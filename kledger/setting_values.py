@@ -1,8 +1,8 @@
 """Values of settings: from text or TOML to the type of a dataclass field, with its limits.
 
-Rule: a value is of the field's type and inside its limits, or the error says which setting, what
-was expected and what came.
-Must not know: files, the environment, or what a setting is for.
+Rule: a value is of the field's type and inside its limits, or the error names the setting, what was
+expected and the value.
+Must not know: files, the environment, the use of a setting.
 """
 
 import types
@@ -13,7 +13,7 @@ INT64_MAX = 2**63 - 1
 
 
 class ConfigText(str):
-    """The type of a topic setting: any TOML value as the text that the topic's own check reads."""
+    """The type of a topic setting: any TOML value as text, which the topic's own check parses."""
 
     __slots__ = ()
 
@@ -29,10 +29,10 @@ def convert(name: str, kind: Any, value: object) -> Any:
         name: the setting, for the error.
         kind: the type of the field: int, bool, str, ConfigText, a Literal of strings, or one of
             them | None.
-        value: text from the environment or the command line, or a TOML value.
+        value: text of the environment or the command line, or a TOML value.
 
     Raises:
-        SettingError: the value does not have that type.
+        SettingError: the value is not of that type.
     """
     if get_origin(kind) in (Union, types.UnionType):
         if value is None or value in ("", "none"):
@@ -55,7 +55,7 @@ def convert(name: str, kind: Any, value: object) -> Any:
 
 
 def expected(name: str, wanted: str, value: object) -> SettingError:
-    """Make the one form of error."""
+    """Make the error about a value, in the form that all have."""
     return SettingError(f"{name}: expected {wanted}, got {value!r}")
 
 
@@ -101,5 +101,5 @@ def split_address(name: str, value: str) -> tuple[str, int]:
 
 
 def joined_address(host: str, port: int) -> str:
-    """Return what `split_address` takes apart."""
+    """Return the text that `split_address` splits."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

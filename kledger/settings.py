@@ -1,8 +1,8 @@
-"""Settings: everything a server can be told, from file, environment and command line.
+"""Settings of a server, from file, environment and command line.
 
 Rule: a section is the configuration class of the room that uses it, so that name, type and default
-stand in one place. Later sources win: defaults, TOML file, KLEDGER_<SECTION>_<KEY>, --set, flags.
-Nothing is opened, bound or written before all settings are read and found good.
+are written once. Later sources win: defaults, TOML file, KLEDGER_<SECTION>_<KEY>, --set, flags.
+Nothing is opened, bound or written before all settings are read and checked.
 Must not know: what the settings do.
 """
 
@@ -35,24 +35,25 @@ ENVIRONMENT_PREFIX = "KLEDGER_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What the process itself needs to know. An address is HOST:PORT; port 0 is any free one."""
+    """Settings of the process. An address is HOST:PORT; port 0 is any free one."""
 
     data: str = "./kledger-data"
-    """The folder that everything is kept in."""
+    """The folder of all data."""
     memory: bool = False
-    """Keep everything in memory; `data` is not used."""
+    """Keep all data in memory; `data` is not used."""
     kafka: str | None = "127.0.0.1:9092"
-    """Where Kafka clients connect."""
+    """The address for Kafka clients."""
     native: str | None = None
-    """Where native clients connect; without it, nowhere."""
+    """The address for native clients; none: they cannot connect."""
     admin: str | None = None
-    """Where `/health` and `/metrics` are; without it, nowhere."""
+    """The address of `/health` and `/metrics`; none: there is no such listener."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """What goes to standard error: debug, info, warning or error, and what is worse."""
+    """The lowest level that is logged to standard error: debug, info, warning or error."""
     log_retention_check_interval_ms: int = 300_000
-    """How often records that may go by age or size are looked for."""
+    """How often the server deletes records that exceed their topic's retention by age or size."""
     log_partitions_max_idle_ms: int = 300_000
-    """How long a partition stays open, and takes memory, that nobody uses; below 1: for ever."""
+    """After this time without a request a partition is closed and its memory is freed; below 1:
+    never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ TOPIC_CONFIGS: Mapping[str, str] = {
 # Settings of the gateway that are the defaults of topics too.
 SHARED_WITH_TOPICS = {"message_max_bytes": "message.max.bytes"}
 
-# Limits that the type of a field does not tell; every other number is 0 or more.
+# Limits that the type of a field does not express; every other number is 0 or more.
 RANGES: Mapping[str, tuple[int, int]] = {
     "kafka.node_id": (0, INT32_MAX),
     "kafka.num_partitions": (1, 100_000),
@@ -146,10 +147,10 @@ def load(
         environment: all variables of the process; those of other programs and of Kubernetes
             services are skipped.
         assignments: `KEY=VALUE` of each --set.
-        flags: values by own name that the command line has flags for.
+        flags: values of the command line's other flags, by own name.
 
     Raises:
-        SettingError: one clear line about the first thing that is wrong.
+        SettingError: one line about the first mistake.
     """
     kinds = own_names()
     values: dict[str, object] = {}
@@ -170,7 +171,7 @@ def load(
 
 
 def _assembled(values: Mapping[str, object]) -> Settings:
-    """Put the values into their sections; a room's own check has the last word."""
+    """Put the values into their sections, whose classes check them."""
     by_section: dict[str, dict[str, Any]] = {section.name: {} for section in fields(Settings)}
     for name, value in values.items():
         section_name, _, key = name.partition(".")
@@ -189,7 +190,7 @@ def _assembled(values: Mapping[str, object]) -> Settings:
 
 
 def _topic_defaults(own: Mapping[str, Any], kafka: Mapping[str, Any]) -> dict[str, Any]:
-    """Sort out the section of topics: their settings' defaults by Kafka's names, and the rest."""
+    """Return the fields of TopicDefaults: defaults of topic settings by Kafka's names, the rest."""
     configs = {TOPIC_CONFIGS[key]: value for key, value in own.items() if key in TOPIC_CONFIGS}
     for key, name in SHARED_WITH_TOPICS.items():
         if key in kafka:
@@ -201,7 +202,7 @@ def _topic_defaults(own: Mapping[str, Any], kafka: Mapping[str, Any]) -> dict[st
 
 
 def _checked(settings: Settings) -> Settings:
-    """Check what takes more than one value, or the form of one."""
+    """Check values against each other, and the form of addresses."""
     for name in ("kafka", "native", "admin"):
         if (address := getattr(settings.server, name)) is not None:
             split_address(f"server.{name}", address)
@@ -219,7 +220,7 @@ def _checked(settings: Settings) -> Settings:
 
 
 def _from_file(file: Path) -> Iterator[tuple[str, str, object]]:
-    import tomllib  # only who has a file pays for it
+    import tomllib  # late, as most servers have no file
 
     try:
         with file.open("rb") as opened:

@@ -1,8 +1,8 @@
 """The page about settings of a server: docs/SETTINGS.md.
 
-Rule: what the page says is what the classes of the sections say, and a test compares them.
-`python -m kledger.settings_page` writes it anew.
-Must not know: values in force.
+Rule: the page is made from the classes of the sections, and a test compares them.
+`python -m kledger.settings_page` writes it.
+Must not know: the values of a running server.
 """
 
 import ast
@@ -18,22 +18,22 @@ from kledger.settings import Settings, own_names
 PAGE = Path(__file__).parents[1] / "docs" / "SETTINGS.md"
 HEAD = """# Settings of a server
 
-Given to `kledger serve`; of several sources the later one wins:
+`kledger serve` reads them from these sources; of several the later one wins:
 
 | source | form |
 |---|---|
-| `--config FILE`, TOML | below `[kafka]` or above all sections: `num_partitions = 3` or Kafka's \
+| `--config FILE`, TOML | in `[kafka]` or above all sections: `num_partitions = 3` or Kafka's \
 `num.partitions = 3` |
 | environment | `KLEDGER_KAFKA_NUM_PARTITIONS=3`: section and name |
-| `--set`, as often as wanted | `--set kafka.num_partitions=3`, `--set num_partitions=3`, \
+| `--set`, may be repeated | `--set kafka.num_partitions=3`, `--set num_partitions=3`, \
 `--set num.partitions=3` |
 | the other flags | `--data`, `--memory`, `--kafka`, `--native`, `--admin`, `--durability` |
 
-A name that does not exist, or a value outside its limits, ends the start with one line; so does a
-name without its section that two sections have. Variables that Kubernetes makes of a service called
-kledger or kledger-something are no settings: they are left aside, with a warning. A name with
-`max` in it is the limit of something that grows with what clients do; limits that cannot be set are
-constants called `…_MAX`, beside the code that keeps them.
+The server does not start with a name that does not exist, a value outside its limits, or a name
+without its section that two sections have; one line on standard error says which. Variables that
+Kubernetes sets for a service called kledger or kledger-something are ignored, with a warning. A
+name with `max` in it limits something that grows with the load; limits that cannot be set are
+constants called `…_MAX` in the code.
 
 This page is made by `python -m kledger.settings_page`.
 """
@@ -41,12 +41,12 @@ SECTION_TEXTS = {
     "server": "The process.",
     "storage": "The store of all managed ledgers.",
     "kafka": (
-        "The Kafka façade. Every name also works with dots, as Apache Kafka has it"
-        " (`num.partitions`), here and without the section; one without words is what it is there."
+        "The Kafka façade. Every name also works with Apache Kafka's dots (`num.partitions`), here"
+        " and without the section; a setting without a description means what it means in Kafka."
     ),
     "topics": (
-        "Topics. The defaults of their own settings go by Kafka's broker-level names, which stand"
-        " in [CONFIGS.md](CONFIGS.md): `log.retention.ms` here, in `[kafka]` or without a section;"
+        "Topics. The defaults of topic settings have Kafka's broker-level names, listed in"
+        " [CONFIGS.md](CONFIGS.md): `log.retention.ms` here, in `[kafka]` or without a section;"
         " in the environment `KLEDGER_TOPICS_LOG_RETENTION_MS`, but"
         " `KLEDGER_KAFKA_MESSAGE_MAX_BYTES`."
     ),
@@ -56,12 +56,12 @@ SECTION_TEXTS = {
 
 def page() -> str:
     """Return the whole page."""
-    parts = [_section(name, words) for name, words in SECTION_TEXTS.items()]
+    parts = [_section(name, text) for name, text in SECTION_TEXTS.items()]
     return "".join((HEAD, *parts, _renamed()))
 
 
 def descriptions_of(section: type) -> dict[str, str]:
-    """Return what stands below each field of a class."""
+    """Return the docstring below each field of a class, by the field's name."""
     (tree,) = ast.parse(inspect.getsource(section)).body
     assert isinstance(tree, ast.ClassDef)
     found = {}
@@ -76,16 +76,17 @@ def descriptions_of(section: type) -> dict[str, str]:
     return found
 
 
-def _section(name: str, words: str) -> str:
+def _section(name: str, text: str) -> str:
     """Return one table."""
     section = getattr(Settings(), name)
-    told = descriptions_of(type(section))
-    lines = [f"\n## {name}\n\n{words}\n\n| name | default | what it is |\n|---|---|---|\n"]
+    descriptions = descriptions_of(type(section))
+    lines = [f"\n## {name}\n\n{text}\n\n| name | default | meaning |\n|---|---|---|\n"]
     known = own_names()
     for field in fields(section):
         if f"{name}.{field.name}" in known:
             default = _shown(getattr(section, field.name))
-            lines.append(f"| `{field.name}` | {default} | {told.get(field.name, '')} |\n")
+            description = descriptions.get(field.name, "")
+            lines.append(f"| `{field.name}` | {default} | {description} |\n")
     return "".join(lines)
 
 
@@ -100,11 +101,11 @@ def _shown(value: Any) -> str:
 
 
 def _renamed() -> str:
-    """Return the names of others that are called differently here."""
+    """Return the table of names from Kafka and Pulsar that differ from ours."""
     head = (
-        "\n## Names of Apache Kafka and Apache Pulsar for these\n\n"
-        "In the file above all sections or in that of what they stand for, and with `--set`;"
-        " Kafka's also in `[kafka]`.\n\n| theirs | here |\n|---|---|\n"
+        "\n## Names from Apache Kafka and Apache Pulsar\n\n"
+        "They work with `--set`, and in the file above all sections or in the section of the name"
+        " here; Kafka's also in `[kafka]`.\n\n| there | here |\n|---|---|\n"
     )
     return head + "".join(_renamed_lines())
 

@@ -1,4 +1,4 @@
-"""The page says what the classes of the sections say, and every name works where it says."""
+"""The page agrees with the classes of the sections, and every name works in every form it shows."""
 
 import re
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from kledger.ledger import StoreConfig
 from kledger.setting_names import RENAMED, translate
 from kledger.setting_values import ConfigText, convert
 from kledger.settings import (
     RANGES,
     SHARED_WITH_TOPICS,
     TOPIC_CONFIGS,
+    ServerSettings,
     Settings,
     load,
     own_names,
@@ -35,11 +35,11 @@ VALUES = {
 """Of settings whose text has a form."""
 
 
-def test_the_page_is_the_one_that_the_classes_make() -> None:
-    assert page() == PAGE.read_text("utf-8"), "write it anew: python -m kledger.settings_page"
+def test_page_is_the_one_made_from_the_classes() -> None:
+    assert page() == PAGE.read_text("utf-8"), "write it again: python -m kledger.settings_page"
 
 
-def test_every_setting_with_a_field_stands_once() -> None:
+def test_every_setting_with_a_field_has_one_row() -> None:
     assert list(SECTION_TEXTS) == list(Settings.__dataclass_fields__)
     text = page()
     for name, part in zip(SECTION_TEXTS, text.split("\n## ")[1:], strict=False):
@@ -49,15 +49,15 @@ def test_every_setting_with_a_field_stands_once() -> None:
             assert is_setting == (f"| `{field}` |" in part), field
 
 
-def test_words_are_those_below_the_field() -> None:
-    words = descriptions_of(StoreConfig)
-    assert "The same for the number of appends." == words["committer_queue_count_max"]
-    assert words.keys() == StoreConfig.__dataclass_fields__.keys()
+def test_descriptions_are_the_docstrings_below_the_fields() -> None:
+    descriptions = descriptions_of(ServerSettings)
+    assert "The folder of all data." == descriptions["data"]
+    assert descriptions.keys() == ServerSettings.__dataclass_fields__.keys()
 
 
 def names_of_the_page() -> list[str]:
     """Return every name that stands in a table of a section, as `section.field`."""
-    parts = re.split(r"\n## (\w+)\n", page().partition("\n## Names of")[0])[1:]
+    parts = re.split(r"\n## (\w+)\n", page().partition("\n## Names from")[0])[1:]
     return [
         f"{section}.{name}"
         for section, part in zip(parts[::2], parts[1::2], strict=True)
