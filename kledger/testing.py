@@ -9,9 +9,9 @@
     with kledger.testing.FaultyServer() as server:      # the same, with faults on demand
         server.fail_next("sync")
 
-Rule: it is the server that `kledger serve` runs, with the same settings; a free port unless one is
-asked for; everything in memory unless there is a folder. A crash is raised on leaving.
-Must not know: anything that the wiring knows.
+Rule: it is the server of `kledger serve`, with the same settings; on a free port unless the test
+names one, and in memory unless it names a folder. A crash is raised on leaving.
+Must not know: how a server is built.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from kledger.runtime.clock import Clock
 
 
 class _Addresses:
-    """Where a server listens, as far as it has started."""
+    """The addresses of a started server."""
 
     _server: "kledger.wiring.BrokerServer | Server"
 
@@ -72,17 +72,17 @@ class Server(_Addresses):
 
         Args:
             data: folder of the server's data; None keeps it in memory.
-            kafka: where to listen for Kafka clients.
-            native: where to listen for native clients; None: nowhere.
-            admin: where to listen for administrators; None: nowhere.
+            kafka: the address for Kafka clients.
+            native: the address for native clients, None without this listener.
+            admin: the address for administrators, None without this listener.
             settings: further ones by our names, Kafka's or Pulsar's.
-            engine: stores everything in place of the usual one, such as a `FaultyEngine`; it is
-                not closed with the server.
-            clock: where the time comes from, such as a `ManualClock`, which any thread may move.
+            engine: the storage, in place of the usual one, such as a `FaultyEngine`; it is not
+                closed with the server.
+            clock: in place of the machine's, such as a `ManualClock`, which any thread may move.
             make_connection: serves Kafka clients in place of the usual connection.
 
         Raises:
-            SettingError: a setting does not exist or cannot have that value.
+            SettingError: a setting does not exist, or its value is invalid.
         """
         flags: dict[str, object] = {
             "server.kafka": kafka,
@@ -93,9 +93,9 @@ class Server(_Addresses):
         if data is not None:
             flags["server.data"] = str(data)
         self.crash: BaseException | None = None
-        """What the server could not go on after."""
+        """The error after which the server could not continue."""
         self.on_crash: Callable[[], None] = lambda: None
-        """Called on the server's loop when that has happened."""
+        """Called on the server's event loop after a crash."""
         self._server: kledger.wiring.BrokerServer = kledger.wiring.BrokerServer(
             kledger.settings.load(flags={**(settings or {}), **flags}),
             on_crash=self._crashed,
@@ -108,7 +108,7 @@ class Server(_Addresses):
         """Accept connections.
 
         Raises:
-            CannotStart: and nothing is left behind.
+            CannotStart: everything is closed again.
         """
         await self._server.start()
 
@@ -116,7 +116,7 @@ class Server(_Addresses):
         """Stop in order. May be repeated.
 
         Raises:
-            LedgerError: something could not be flushed; everything was closed all the same.
+            LedgerError: a flush failed; everything is closed nevertheless.
         """
         await self._server.stop()
 
@@ -140,7 +140,7 @@ class Server(_Addresses):
 
 
 class ServerThread(_Addresses):
-    """The same for programs without an event loop: the server gets a thread with one."""
+    """A server for programs without an event loop: it has a thread with one."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class ServerThread(_Addresses):
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve())
-        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             if not self._started.done():
                 self._started.set_exception(error)
                 self._ended.set_result(None)
@@ -204,14 +204,14 @@ class ServerThread(_Addresses):
 
 
 class FaultyServer(ServerThread):
-    """A server in a thread whose requests and storage fail, wait or come late on demand.
+    """A server in a thread whose requests and storage fail, stop or start late on demand.
 
-    A fault is used up by the next request, or operation of the storage, of its kind. What the
-    storage makes the server fail of ends it, as it ends `kledger serve`; `restart` begins anew.
-    Every method may be called in any thread but the server's own.
+    A fault holds for the next request, or operation of the storage, of its kind. A storage fault
+    that ends `kledger serve` ends this server too; `restart` starts it again. Every method may be
+    called in any thread but the server's own.
 
     Attributes:
-        engine: stores everything of the server; it is closed with it.
+        engine: the server's storage; it is closed with the server.
     """
 
     def __init__(
@@ -239,14 +239,14 @@ class FaultyServer(ServerThread):
         """Let the next request of an API, or operation of the storage, fail.
 
         Args:
-            what: Kafka's name of an API or its key (`Produce`, 0): it is answered with the error,
-                and nothing of it is done. Or `commit`, `sync` or `read`.
+            what: Kafka's name of an API or its key (`Produce`, 0): the request is answered with the
+                error and not executed. Or `commit`, `sync` or `read` of the storage.
             error: of a request, Kafka's name or number (`NOT_LEADER_OR_FOLLOWER`, 6); without one
                 its connection is closed. Of the storage, an exception, such as an OSError.
 
         Raises:
-            ValueError: there is nothing of that name, and the message says what there is; or the
-                error is of the other kind.
+            ValueError: there is no such API or operation, and the message lists them; or the error
+                is of the other kind.
         """
         if what in OPERATIONS:
             if isinstance(error, str | int):
@@ -259,10 +259,9 @@ class FaultyServer(ServerThread):
             self._requests.fail_next(_check_api(what), error)
 
     def hold_next(self, what: str | int) -> Hold | RequestHold:
-        """Stop the next request or operation of a kind at its beginning, until it is released.
+        """Stop the next request or operation of a kind before it starts, until it is released.
 
-        The result is `reached()`, to be awaited, or `wait_reached()`, and then goes on with
-        `release()` or `fail()`.
+        Await `reached()` of the result, or call `wait_reached()`; then `release()` or `fail()`.
         """
         if what in OPERATIONS:
             self._has_storage_faults = True
@@ -270,9 +269,9 @@ class FaultyServer(ServerThread):
         return self._requests.hold_next(_check_api(what))
 
     def delay_next(self, what: str | int, ms: int) -> None:
-        """Let the next request or operation of a kind begin so much later.
+        """Let the next request or operation of a kind start `ms` later.
 
-        A request waits by the clock of the server, an operation of the storage in real time.
+        A request waits by the server's clock, an operation of the storage in real time.
         """
         if what in OPERATIONS:
             self.engine.delay_next(what, ms)
@@ -280,14 +279,14 @@ class FaultyServer(ServerThread):
             self._requests.delay_next(_check_api(what), ms)
 
     def disarm(self) -> None:
-        """Take back every fault that was not used yet, and let go on what is held."""
+        """Cancel all faults that have not happened yet, and release what is held."""
         self._requests.clear()
         self.engine.disarm()
 
     def restart(self) -> None:
         """Cut the server's power and start it again at the same addresses, without any fault.
 
-        What was not synced is gone. Returns when it accepts connections.
+        Unsynced writes are lost. Returns when the server accepts connections.
         """
         assert self._loop is not None, "the server was not started"
         asyncio.run_coroutine_threadsafe(self._restart(), self._loop).result()
@@ -324,7 +323,7 @@ class FaultyServer(ServerThread):
                 await self._stop_if_over()
 
     async def _stop_if_over(self) -> None:
-        """Stop a server that crashed or was left; a crash that no test asked for is raised."""
+        """Stop a server that crashed or was left; raise a crash that the test did not cause."""
         crash = self._server.crash
         if crash is None and not self._is_left:
             return
@@ -338,7 +337,7 @@ class FaultyServer(ServerThread):
 
     async def _restart(self) -> None:
         async with self._lock:
-            # What is held must not go on, so the power goes first.
+            # Held operations must not reach the storage, so its power is cut first.
             self.engine.drop_unsynced()
             with suppress(LedgerError):
                 await self._server.stop()
@@ -351,10 +350,10 @@ class FaultyServer(ServerThread):
 
 
 def _check_api(api: str | int) -> str | int:
-    """Return an API that there is.
+    """Return the key of an API.
 
     Raises:
-        ValueError: there is none, and no operation of the storage of that name.
+        ValueError: there is no API and no operation of the storage of that name.
     """
     try:
         return api_key_of(api)

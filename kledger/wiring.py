@@ -1,7 +1,7 @@
-"""Wiring: builds every part of a server in order, and takes it down in the opposite one.
+"""Wiring: builds the parts of a server in order, and closes them in the opposite order.
 
-Rule: the only place that knows every class. Nothing is written before the address is known to be
-free; whatever was built when a later step fails is taken down again.
+Rule: the only module that knows every class. Nothing is written before the addresses are known to
+be free; when a step fails, the parts that were built are closed again.
 Must not know: command lines, signals, processes.
 """
 
@@ -47,16 +47,16 @@ STOP_GRACE_MS = 5_000
 _RETENTION = NamedUnit("background work", "retention, until its next time")
 _IDLE = NamedUnit("background work", "closing idle partitions, until its next time")
 IDLE_ROUNDS = 4
-"""The idle time of partitions is counted in so many parts."""
+"""How often in the idle time of partitions the server closes idle ones."""
 MANY_CLOSED = 500
-"""After so many partitions were closed together, freed memory goes back to the system."""
+"""After closing this many partitions together, the process returns freed memory to the system."""
 
 
 class CannotStart(Exception):
     """A server that did not start; the message is one line for the user.
 
     Attributes:
-        is_mistake: the caller can mend it by starting differently; otherwise something is broken.
+        is_mistake: the caller can start differently; otherwise something is broken.
     """
 
     def __init__(self, message: str, *, is_mistake: bool) -> None:
@@ -81,10 +81,11 @@ class BrokerServer:
 
         Args:
             settings: all of them.
-            on_crash: told that the server cannot go on; whoever owns it then stops it.
-            clock: where the time comes from, if not from the machine.
-            entropy: where ids come from, if not from the machine.
-            engine: stores everything in place of the usual one; it is not closed with the server.
+            on_crash: called with the error when the server cannot continue; the owner then calls
+                stop().
+            clock: in place of the machine's.
+            entropy: makes ids, in place of the machine's.
+            engine: the storage, in place of the usual one; it is not closed with the server.
             make_connection: serves Kafka clients in place of `Connection`.
         """
         self._settings = settings
@@ -108,7 +109,7 @@ class BrokerServer:
         """Build everything and accept connections.
 
         Raises:
-            CannotStart: and nothing is left behind.
+            CannotStart: everything is closed again.
         """
         settings = self._settings.server
         for name in ("kafka", "native", "admin"):
@@ -144,17 +145,17 @@ class BrokerServer:
             logger.info("serving administrators on %s", self.admin_address)
 
     def ready_line(self) -> str:
-        """Say which listeners accept, in the form that programs wait for."""
+        """Return the line with the addresses, which programs wait for."""
         kafka, native = self.kafka_address or "-", self.native_address or "-"
         return f"kledger ready kafka={kafka} native={native} admin={self.admin_address or '-'}"
 
     @property
     def broker(self) -> "NativeService":
-        """What native clients of a started server talk to; made when it is first asked for."""
+        """The service for native clients of a started server; built at the first use."""
         services = self._services
         assert services is not None, "the server is not running"
         if self._native is None:
-            # A server that nobody uses natively does not load this room.
+            # A server without native clients does not load this room.
             from kledger.kafka_clients import GatewayClients
             from kledger.native.server.service import NativeService
 
@@ -171,16 +172,16 @@ class BrokerServer:
         return self._native
 
     async def stop(self) -> None:
-        """Stop accepting, answer or fail what is parked, flush, close. May be repeated.
+        """Stop accepting, answer or fail open requests, flush, close. May be repeated.
 
         Raises:
-            LedgerError: something could not be flushed; everything was closed all the same.
+            LedgerError: a flush failed; everything is closed nevertheless.
         """
         gateway, rpc, native, admin = self._gateway, self._rpc, self._native, self._admin
         services, store = self._services, self._store
         self._gateway = self._rpc = self._native = self._services = self._store = None
         self._admin = None
-        # Taken down from the last line to the first; one that fails does not keep the others.
+        # The stack closes from the last line to the first, also when one of them fails.
         async with AsyncExitStack() as closing:
             if store is not None:
                 closing.push_async_callback(store.close)
@@ -208,9 +209,9 @@ class BrokerServer:
         return store
 
     async def _build_services(self, store: LedgerStore) -> Services:
-        """Build what handlers ask for, from the store upwards."""
+        """Build the services of the handlers, from the store upwards."""
         timers = Timers(self._clock, self._supervisor)
-        # The listener fills in its port, and one server's must not reach the next one's settings.
+        # A copy: the listener fills in its port, which must not reach other servers.
         config = replace(self._settings.kafka)
         config.cluster_id = config.cluster_id or await load_cluster_id(store, self._entropy)
         registry = await TopicRegistry.open(
@@ -228,7 +229,7 @@ class BrokerServer:
         )
 
     async def _enforce_retention(self, services: Services) -> None:
-        """Remove what may go by age or size, from time to time."""
+        """Delete records that exceed their topic's retention, at every interval."""
         while True:
             await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
             with self._supervisor.containment.guarding(_RETENTION):
@@ -237,7 +238,7 @@ class BrokerServer:
                 )
 
     async def _close_idle_partitions(self, services: Services) -> None:
-        """Close partitions that nobody has used for `log_partitions_max_idle_ms`, or a bit more."""
+        """Close partitions without a request for `log_partitions_max_idle_ms`, or a bit longer."""
         round_ms = max(self._settings.server.log_partitions_max_idle_ms // IDLE_ROUNDS, 1)
         memory = FreeMemory(self._clock, self._supervisor)
         try:
@@ -272,9 +273,9 @@ class BrokerServer:
         services.metrics.gauge(
             "native_delivery_bytes_waiting",
             lambda: rpc.delivery_bytes_waiting,
-            "bytes of deliveries that native consumers have not taken",
+            "bytes of deliveries that native consumers have not received",
         )
-        # Once more, as the other listener may have taken it: gRPC would complain in its own way.
+        # Again, as the Kafka listener may have this address: gRPC's own error names no address.
         await _check_address_free("native", address)
         try:
             return joined_address(*await rpc.start(host, port))
@@ -295,26 +296,26 @@ class BrokerServer:
 
 
 async def _check_address_free(name: str, address: str) -> None:
-    """Bind once and let go, so that a taken port is noticed before the data folder is touched."""
+    """Bind and close, so that a port in use is an error before the data folder is touched."""
     host, port = split_address(f"server.{name}", address)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        for family, kind, protocol, _, place in found:
+        for family, kind, protocol, _, socket_address in found:
             with socket.socket(family, kind, protocol) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(place)
+                probe.bind(socket_address)
     except OSError as error:
         raise CannotStart(f"{name} {address}: {error.strerror or error}", is_mistake=True) from None
 
 
 def _start_error(error: BaseException, data: str | None) -> BaseException:
-    """Turn what a start can end with into one line; anything else is a fault of ours.
+    """Turn an error that a start can expect into one line; any other is a fault of ours.
 
     Args:
         error: what ended the start.
-        data: the folder, None without one: then there is nothing for the doctor to look at.
+        data: the folder, for the advice to run the doctor; None for a server in memory.
     """
     match error:
         case CannotStart():
@@ -323,7 +324,7 @@ def _start_error(error: BaseException, data: str | None) -> BaseException:
             return CannotStart(str(error), is_mistake=True)
         case Corrupt() if data is not None:
             return CannotStart(
-                f"{error}; `kledger doctor --data {data}` tells more", is_mistake=False
+                f"{error}; `kledger doctor --data {data}` lists the damage", is_mistake=False
             )
         case LedgerError() | TopicsError():
             return CannotStart(str(error), is_mistake=False)

@@ -1,5 +1,5 @@
-"""The admin listener: HTTP for those who look after a server.
+"""The admin listener: health and metrics over HTTP.
 
-Rule: it only looks; whatever changes something goes through the Kafka or the native listener.
-Imported when the listener is asked for, as HTTP takes longer to load than a server to start.
+Rule: it only reads; every change goes through the Kafka or the native listener. Imported only if
+the listener is set, as HTTP takes longer to load than a server to start.
 """

@@ -1,8 +1,8 @@
-"""Exposition: the metrics of a server as Prometheus reads them.
+"""Exposition: the metrics of a server in Prometheus' format.
 
-Rule: names get the prefix `kledger_`, except those that another system has made well known; what
-is counted in milliseconds is shown in seconds, as is the custom there.
-Must not know: HTTP, who counts.
+Rule: names get the prefix `kledger_`, except those that are known from another system; counters in
+milliseconds are shown in seconds, as is usual there.
+Must not know: HTTP, the meaning of metrics.
 """
 
 import re
@@ -19,7 +19,7 @@ from kledger.runtime.metrics import Family, Metrics
 PREFIX: Final = "kledger_"
 OPENMETRICS: Final = "application/openmetrics-text"
 EXTERNAL_PREFIXES: Final = ("pulsar_",)
-"""Beginnings of names that stay as they are."""
+"""Names that begin so get no prefix of ours."""
 _EXTERNAL_COUNTERS: Final = re.compile(rb"^((?:# (?:HELP|TYPE) )?pulsar_\w+)_total\b", re.MULTILINE)
 
 
@@ -36,21 +36,21 @@ class Exposition(Collector):
         """Return everything at this moment, and its content type.
 
         Args:
-            accept: the header of that name: who asks for OpenMetrics gets it.
+            accept: the `Accept` header, which can ask for OpenMetrics.
         """
         encode, content_type = choose_encoder(accept)
         page = encode(self._registry)
         if not content_type.startswith(OPENMETRICS):
-            # Only there must the name of a counter end so; the library writes it everywhere.
+            # Only OpenMetrics demands the suffix `_total`; the library always writes it.
             page = _EXTERNAL_COUNTERS.sub(rb"\1", page)
         return page, content_type
 
     def describe(self) -> list[Metric]:
-        """Name nothing in advance: metrics come and go."""
+        """Return no metrics in advance, as they change while the server runs."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Give the metrics of the server in the library's form."""
+        """Return the metrics of the server in the library's form."""
         return map(_shown, self._metrics.families())
 
 

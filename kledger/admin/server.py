@@ -2,10 +2,10 @@
 
     GET /health     200 "serving"; 503 "stopping" while requests of clients are still answered;
                     200 "serving, degraded", and a line for each kind of trouble with the storage
-    GET /metrics    the metrics, for Prometheus; OpenMetrics for who accepts it
+    GET /metrics    the metrics, for Prometheus; OpenMetrics if the client accepts it
 
-Rule: a page is made in one go on the event loop, so its numbers belong together.
-Must not know: how metrics come about, what makes a server stop.
+Rule: a page is made in one tick of the event loop, so its numbers are of one moment.
+Must not know: the meaning of metrics, the reasons of a stop.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from kledger.ledger import StorageHealth, StorageTrouble
 from kledger.runtime.metrics import Metrics
 
 CONNECTIONS_MAX: Final = 100
-"""Connections at a time; one more is closed at once."""
+"""Connections at a time; further ones are closed at once."""
 KEEP_ALIVE_S: Final = 75.0
-"""How long a connection may rest between two requests."""
+"""How long a connection may be idle between two requests."""
 
 
 class AdminServer:
@@ -31,12 +31,12 @@ class AdminServer:
     def __init__(
         self, metrics: Metrics, *, is_serving: Callable[[], bool], health: StorageHealth
     ) -> None:
-        """Make one that does not listen yet.
+        """Prepare; `start` opens the listener.
 
         Args:
-            metrics: what is shown.
-            is_serving: whether requests of clients are accepted.
-            health: what is wrong with the storage meanwhile.
+            metrics: of the server.
+            is_serving: whether the server accepts requests of clients.
+            health: the troubles of the storage.
         """
         self._exposition = Exposition(metrics)
         self._is_serving = is_serving
@@ -51,7 +51,7 @@ class AdminServer:
         """Accept connections; return the address.
 
         Raises:
-            OSError: it cannot be had.
+            OSError: the address is in use or not ours.
         """
         await self._runner.setup()
         loop = asyncio.get_running_loop()
@@ -77,7 +77,7 @@ class AdminServer:
         troubles = self._storage.troubles()
         if not troubles:
             return web.Response(text="serving\n")
-        # A load balancer goes by the status: what can be served still is, and only here.
+        # A load balancer reads the status: a degraded server still serves, and no other one can.
         return web.Response(text="\n".join(["serving, degraded", *map(_line, troubles), ""]))
 
     async def _metrics(self, request: web.Request) -> web.Response:
@@ -94,7 +94,7 @@ def _line(trouble: StorageTrouble) -> str:
 
 
 class _RejectedConnection(asyncio.Protocol):
-    """A connection too many."""
+    """A connection beyond CONNECTIONS_MAX."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close it."""

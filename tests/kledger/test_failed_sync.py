@@ -1,4 +1,4 @@
-"""A sync that fails below a real server: it stops, says why, and has lost nothing it told."""
+"""A sync that fails below a real server: it stops, logs why, and keeps all acknowledged records."""
 
 import errno
 from pathlib import Path
@@ -27,7 +27,7 @@ os.fdatasync = fdatasync
 
 
 class Load:
-    """A producer that does not try again, and what it was told."""
+    """A producer that does not retry, and its outcomes."""
 
     def __init__(self, address: str) -> None:
         settings = {"bootstrap.servers": address, "message.timeout.ms": 120_000, "retries": 0}
@@ -46,7 +46,7 @@ class Load:
         self._producer.flush(120)
 
     def give_up(self) -> None:
-        """Let those fail that nobody can answer any more."""
+        """Let the records fail that the stopped server cannot answer."""
         self._producer.purge()
         self.end()
 

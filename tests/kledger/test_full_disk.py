@@ -227,10 +227,10 @@ def test_full_disk_under_a_real_producer(small_disk: Path, durability: str) -> N
         while len(load.acknowledged) <= 500:
             load.flush(1)
         assert 0 < load.flush(3), "36 MB do not fit"
-        told = len(load.acknowledged)
-        assert 500 < told < 6000
+        count = len(load.acknowledged)
+        assert 500 < count < 6000
         values = [value_of(number) for number in range(load.sent)]
-        assert values[:told] == read_all(server.kafka_address, told)
+        assert values[:count] == read_all(server.kafka_address, count)
         subprocess.run(["mount", "-o", "remount,size=128m", str(small_disk)], check=True)
         assert 0 == load.flush(300)
         assert [] == load.errors

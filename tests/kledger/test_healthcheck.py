@@ -57,9 +57,9 @@ def test_silence_is_not_healthy() -> None:
         assert "does not answer" in str(check(address, timeout_seconds=0.05))
 
 
-def test_nobody_there_is_not_healthy() -> None:
+def test_port_without_a_listener_is_not_healthy() -> None:
     with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # nobody else gets the port, and nobody listens
+        silent.bind(("127.0.0.1", 0))  # keeps the port without listening
         port = silent.getsockname()[1]
         assert "does not answer" in str(check(f"127.0.0.1:{port}"))
     assert "expected HOST:PORT" in str(check("nowhere"))

@@ -33,7 +33,7 @@ class PowerWent(Exception):
 
 @dataclass
 class Partition:
-    """What a producer sent to a partition, batch by batch, and what it was told."""
+    """The batches that a producer sent to a partition, and their outcomes."""
 
     sent: list[list[bytes]] = field(default_factory=list)
     acknowledged: int = 0
@@ -56,7 +56,7 @@ class Partition:
 
 @dataclass
 class Run:
-    """A run and what was told in it; `durable` is what a power cut must leave."""
+    """A run and its acknowledgements; `durable` is what must survive a power cut."""
 
     engine: FaultyEngine
     durability: str
@@ -71,7 +71,7 @@ class Run:
         """Settings of the store."""
         return StoreConfig(durability=self.durability)  # type: ignore[arg-type]
 
-    def told(self) -> list[tuple[int, int]]:
+    def acknowledged(self) -> list[tuple[int, int]]:
         return [(each.acknowledged, each.committed) for each in self.partitions]
 
     async def go(self, here: House) -> None:
@@ -85,7 +85,7 @@ class Run:
                 await self._commit(here, offsets, index)
             if self.durability == "os" and step % 2 == 1:
                 self.engine.checkpoint()
-                self.durable = self.told()
+                self.durable = self.acknowledged()
         await here.registry.create("more", partitions=1)
         self.topics.add("more")
         await here.registry.delete("more")
@@ -125,7 +125,7 @@ class Run:
 
     def _note(self) -> None:
         if self.durability == "fsync":
-            self.durable = self.told()
+            self.durable = self.acknowledged()
 
 
 def at(offset: int) -> CommittedOffset:

@@ -145,7 +145,7 @@ def test_errors_are_those_of_the_asynchronous_client(client: kledger.sync.Client
         producer.send_nowait("text")  # type: ignore[arg-type]
 
 
-def test_first_call_opens_and_whoever_cannot_be_opened_is_closed() -> None:
+def test_first_call_connects_and_a_client_that_cannot_is_closed() -> None:
     client = kledger.sync.embedded(None, kafka="127.0.0.1:0")
     assert "" == client.kafka_address
     assert [] == client.topics()
@@ -172,7 +172,7 @@ def test_interrupted_call_takes_nothing_along() -> None:
     assert "interrupted b'v'\n" == done.stdout
 
 
-def test_client_that_nobody_closes_is_closed_at_the_end_of_the_process(tmp_path: Path) -> None:
+def test_client_that_is_not_closed_is_closed_at_the_end_of_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LEFT_OPEN, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert ("0\n", "") == (done.stdout, done.stderr)

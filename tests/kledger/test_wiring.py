@@ -70,7 +70,7 @@ async def test_native_listener_serves_the_broker_and_stops_with_the_server() -> 
 async def test_address_that_two_listeners_want_is_a_mistake() -> None:
     with socket.socket() as place:
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        place.bind(("127.0.0.1", 0))  # listeners of this test may share it, nobody else gets it
+        place.bind(("127.0.0.1", 0))  # only listeners of this test can share the port
         address = f"127.0.0.1:{place.getsockname()[1]}"
         both = settings(**{"server.kafka": address, "server.native": address})
         with pytest.raises(CannotStart, match=r"native .*: Address already in use") as caught:

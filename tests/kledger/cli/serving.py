@@ -7,7 +7,7 @@ import pytest
 
 import kledger
 from kledger.native.client.client import Client
-from tests.kledger.cli.stores import Told
+from tests.kledger.cli.stores import CommandResult
 
 Capture = pytest.CaptureFixture[str]
 
@@ -20,8 +20,8 @@ class Shell:
         self._capsys = capsys
         self._noun = noun
 
-    def __call__(self, *words: object) -> Told:
-        return Told(self._capsys, *words, "--native", self.address, noun=self._noun)
+    def __call__(self, *words: object) -> CommandResult:
+        return CommandResult(self._capsys, *words, "--native", self.address, noun=self._noun)
 
     def of(self, noun: str) -> "Shell":
         """Return one for another noun."""

@@ -78,8 +78,8 @@ def flip(folder: Path, data: bytes) -> None:
     path.write_bytes(raw)
 
 
-class Told:
-    """What a command said, and its exit code."""
+class CommandResult:
+    """The output of a command, and its exit code."""
 
     def __init__(
         self, capsys: pytest.CaptureFixture[str], *words: object, noun: str = "ledger"

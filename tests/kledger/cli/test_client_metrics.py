@@ -38,9 +38,9 @@ async def push(address: str, data: bytes) -> None:
         await client.ask(hello, 3)
         answer = await client.ask(k44.REQUEST(resources=[want]), 1)
         assert 0 == answer.responses[0].error_code
-        told = await client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ID), 0)
+        result = await client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ID), 0)
         pushed = PushTelemetryRequest(
-            client_instance_id=ID, subscription_id=told.subscription_id, metrics=data
+            client_instance_id=ID, subscription_id=result.subscription_id, metrics=data
         )
         assert 0 == (await client.ask(pushed, 0)).error_code
 
@@ -75,6 +75,6 @@ def test_clients_are_listed_and_what_they_pushed_is_shown(
 
 def test_who_is_not_there_is_a_mistake(shell: Shell) -> None:
     for instance in ("AAAAAAAAAAAAAAAAAAAAAA", "nobody"):
-        told = shell("show", instance)
-        assert (2, []) == (told.code, told.out)
-        assert [f"kledger: there is no client with the instance id {instance!r}"] == told.err
+        result = shell("show", instance)
+        assert (2, []) == (result.code, result.out)
+        assert [f"kledger: there is no client with the instance id {instance!r}"] == result.err

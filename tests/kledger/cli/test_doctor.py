@@ -42,7 +42,7 @@ async def _produce(address: str) -> None:
             await producer.send_and_wait("orders", value, partition=number % 2)
 
 
-def told(data: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+def doctor(data: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
     """Run the doctor; return exit code and lines."""
     code = run(["doctor", "--data", str(data)])
     captured = capsys.readouterr()
@@ -51,7 +51,7 @@ def told(data: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]
 
 def test_healthy_store(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
-    code, [line] = told(data, capsys)
+    code, [line] = doctor(data, capsys)
     assert 0 == code
     assert line.startswith("nothing is damaged: checked 1 log files with ")
     assert f" groups and {RECORDS} entries, and 2 managed ledgers" in line
@@ -67,7 +67,7 @@ def test_damaged_record_names_file_position_and_partition(
     raw = bytearray(log.read_bytes())
     raw[raw.index(b"record 17")] ^= 1
     log.write_bytes(raw)
-    code, [line, end] = told(data, capsys)
+    code, [line, end] = doctor(data, capsys)
     assert 1 == code
     assert line.startswith(f"{log} at position ")
     assert ": partition orders-1, entry " in line
@@ -80,7 +80,7 @@ def test_log_that_no_start_would_take(data: Path, capsys: pytest.CaptureFixture[
     raw = bytearray(log.read_bytes())
     raw[raw.index(b"record 17")] ^= 1
     log.write_bytes(raw)
-    code, lines = told(data, capsys)
+    code, lines = doctor(data, capsys)
     assert 1 == code
     assert any(str(log) in line and "the body fails its CRC" in line for line in lines)
     assert 1 == run(["serve", "--data", str(data), "--kafka", "127.0.0.1:0"])
@@ -90,7 +90,7 @@ def test_torn_tail_is_a_note(data: Path, capsys: pytest.CaptureFixture[str]) -> 
     log = data / "log" / "00000001.log"
     size = len(log.read_bytes().rstrip(b"\0"))
     os.truncate(log, size - 5)
-    code, [note, end] = told(data, capsys)
+    code, [note, end] = doctor(data, capsys)
     assert 0 == code
     assert note.startswith(f"note: the next start cuts off the trace of a crash: {log} from ")
     assert end.startswith("nothing is damaged")
@@ -104,10 +104,10 @@ def test_wrong_folders_are_mistakes(
         (tmp_path, "something else"), (tmp_path / "none", "holds no store"),
         (tmp_path / "notes.txt", "Not a directory"),
     ):  # fmt: skip
-        code, [line] = told(folder, capsys)
+        code, [line] = doctor(folder, capsys)
         assert 2 == code
         assert text in line
     with ServerProcess("--data", str(data)):
-        code, [line] = told(data, capsys)
+        code, [line] = doctor(data, capsys)
     assert (2, f"kledger: data folder {data} is in use") == (code, line)
     assert 2 == run(["doctor"])

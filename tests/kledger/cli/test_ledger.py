@@ -7,7 +7,7 @@ import pytest
 from kledger.cli import run
 from kledger.ledger import LedgerStore
 from kledger.process import ServerProcess
-from tests.kledger.cli.stores import BATCHES, RECORDS, Told, contents, flip, make_store
+from tests.kledger.cli.stores import BATCHES, RECORDS, CommandResult, contents, flip, make_store
 
 Capture = pytest.CaptureFixture[str]
 
@@ -18,9 +18,9 @@ def lose_index(spoilt: Path) -> None:
 
 def test_list(stopped: Path, capsys: Capture) -> None:
     before = contents(stopped)
-    told = Told(capsys, "list", "--data", stopped)
-    assert (0, []) == (told.code, told.err)
-    headings, *lines = told.out
+    result = CommandResult(capsys, "list", "--data", stopped)
+    assert (0, []) == (result.code, result.err)
+    headings, *lines = result.out
     assert headings.split("  ")[0] == "NAME"
     events, orders, other = [line.split() for line in lines]
     assert ["events/all", "-", "open", "3", "5", "50"] == events[:6]
@@ -32,10 +32,10 @@ def test_list(stopped: Path, capsys: Capture) -> None:
 
 
 def test_list_as_json(stopped: Path, capsys: Capture) -> None:
-    told = Told(capsys, "list", "--json", "--data", stopped)
-    assert 0 == told.code
-    assert ([], None) == (told.json["problems"], told.json["torn_tail"])
-    events, orders, _ = told.json["managed_ledgers"]
+    result = CommandResult(capsys, "list", "--json", "--data", stopped)
+    assert 0 == result.code
+    assert ([], None) == (result.json["problems"], result.json["torn_tail"])
+    events, orders, _ = result.json["managed_ledgers"]
     assert (None, None, None) == (events["partition"], events["topic"], events["log_end_offset"])
     assert ("orders-0", "orders", True) == (
         orders["partition"], orders["topic"], orders["topic_exists"],
@@ -48,73 +48,75 @@ def test_list_as_json(stopped: Path, capsys: Capture) -> None:
 
 
 def test_show(stopped: Path, capsys: Capture) -> None:
-    told = Told(capsys, "show", "events/all", "--data", stopped)
-    assert 0 == told.code
-    assert {"name: events/all", "entries: 5", "terminated at: -"} <= set(told.out)
-    assert 'property "owner": "me"' in told.out
-    headings = told.out.index("LEDGER  ENTRIES  BYTES  CLOSED                         NEWEST" + (
+    result = CommandResult(capsys, "show", "events/all", "--data", stopped)
+    assert 0 == result.code
+    assert {"name: events/all", "entries: 5", "terminated at: -"} <= set(result.out)
+    assert 'property "owner": "me"' in result.out
+    headings = result.out.index("LEDGER  ENTRIES  BYTES  CLOSED                         NEWEST" + (
         " " * 25 + "LOG FILES"
     ))  # fmt: skip
-    first, _, last = [line.split() for line in told.out[headings + 1 :]]
+    first, _, last = [line.split() for line in result.out[headings + 1 :]]
     assert ["2", "20", "2023-11-14T22:13:20.000+00:00"] == first[1:4]
     assert ["1", "10", "open", "2023-11-14T22:13:20.000+00:00", "00000001.log"] == last[1:]
 
 
 def test_show_as_json(stopped: Path, capsys: Capture) -> None:
     """A partition may be called as Kafka calls its folder."""
-    told = Told(capsys, "show", "orders-0", "--json", "--data", stopped)
-    assert 0 == told.code
-    first, second, third, last = told.json["ledgers"]
+    result = CommandResult(capsys, "show", "orders-0", "--json", "--data", stopped)
+    assert 0 == result.code
+    first, second, third, last = result.json["ledgers"]
     assert [2, 2, 2, 0] == [each["entries"] for each in (first, second, third, last)]
     assert last["closed_ms"] is None
     assert [str(stopped / "log" / "00000001.log")] == first["log_files"]
-    assert {} == told.json["properties"]
+    assert {} == result.json["properties"]
 
 
 def test_verify(stopped: Path, capsys: Capture) -> None:
-    told = Told(capsys, "verify", "--data", stopped)
-    assert 0 == told.code
-    [line] = told.out
+    result = CommandResult(capsys, "verify", "--data", stopped)
+    assert 0 == result.code
+    [line] = result.out
     assert line.startswith(f"nothing is damaged: read {BATCHES + 5} entries with ")
     assert line.endswith(" bytes of 3 managed ledgers")
-    told = Told(capsys, "verify", "events/all", "--data", stopped)
+    result = CommandResult(capsys, "verify", "events/all", "--data", stopped)
     expected = "nothing is damaged: read 5 entries with 50 bytes of 1 managed ledgers"
-    assert (0, [expected]) == (told.code, told.out)
+    assert (0, [expected]) == (result.code, result.out)
 
 
 def test_verify_damage(spoilt: Path, capsys: Capture) -> None:
     flip(spoilt, b"value 10")
     flip(spoilt, b'event "3"')
-    told = Told(capsys, "verify", "--data", spoilt)
-    assert 1 == told.code
-    events, orders, end = told.out
+    result = CommandResult(capsys, "verify", "--data", spoilt)
+    assert 1 == result.code
+    events, orders, end = result.out
     assert ": managed ledger events/all, entry " in events
     assert ": partition orders-0, entry " in orders
     assert orders.endswith(":1: the data fails its CRC")
     assert end.startswith("2 problems: read ")
-    told = Told(capsys, "verify", "orders-0", "--data", spoilt)
-    assert (1, [orders]) == (told.code, told.out[:-1])
-    told = Told(capsys, "verify", "orders-1", "--data", spoilt)
-    assert 0 == told.code
-    told = Told(capsys, "verify", "--json", "--data", spoilt)
-    assert 1 == told.code
-    assert ["the data fails its CRC"] * 2 == [each["reason"] for each in told.json["problems"]]
+    result = CommandResult(capsys, "verify", "orders-0", "--data", spoilt)
+    assert (1, [orders]) == (result.code, result.out[:-1])
+    result = CommandResult(capsys, "verify", "orders-1", "--data", spoilt)
+    assert 0 == result.code
+    result = CommandResult(capsys, "verify", "--json", "--data", spoilt)
+    assert 1 == result.code
+    assert ["the data fails its CRC"] * 2 == [each["reason"] for each in result.json["problems"]]
     assert {"events/all", "orders-0"} == {
         each["managed_ledger"].partition("/")[0].replace("events", "events/all")
-        for each in told.json["problems"]
+        for each in result.json["problems"]
     }
 
 
 @pytest.mark.parametrize("verb", ["list", "show orders-0", "verify", "dump orders-0"])
 def test_lost_index_is_told_and_the_log_speaks(spoilt: Path, capsys: Capture, verb: str) -> None:
-    whole = Told(capsys, *verb.split(), "--data", spoilt)
+    whole = CommandResult(capsys, *verb.split(), "--data", spoilt)
     lose_index(spoilt)
     before = contents(spoilt)
-    told = Told(capsys, *verb.split(), "--data", spoilt)
-    assert 1 == told.code
-    assert any("a start without this folder makes it anew" in each for each in told.out + told.err)
+    result = CommandResult(capsys, *verb.split(), "--data", spoilt)
+    assert 1 == result.code
+    assert any(
+        "a start without this folder makes it anew" in each for each in result.out + result.err
+    )
     if verb != "verify":
-        assert whole.out == told.out
+        assert whole.out == result.out
     assert before == contents(spoilt)
 
 
@@ -125,30 +127,36 @@ def test_torn_tail_is_a_note(spoilt: Path, capsys: Capture) -> None:
         log.write(b"KL\x01\x01torn")
     before = contents(spoilt)
     for verb in (["list"], ["show", "orders-0"], ["verify"], ["dump", "orders-0"]):
-        told = Told(capsys, *verb, "--data", spoilt)
-        assert 0 == told.code, verb
+        result = CommandResult(capsys, *verb, "--data", spoilt)
+        assert 0 == result.code, verb
         note = "note: the next start cuts off the trace of a crash: "
-        assert any(note in each for each in told.out + told.err)
-    assert str(spoilt) in Told(capsys, "list", "--json", "--data", spoilt).json["torn_tail"]
+        assert any(note in each for each in result.out + result.err)
+    assert (
+        str(spoilt) in CommandResult(capsys, "list", "--json", "--data", spoilt).json["torn_tail"]
+    )
     assert before == contents(spoilt)
 
 
 @pytest.mark.parametrize("verb", ["show", "verify", "dump"])
 def test_unknown_name_is_a_mistake(stopped: Path, capsys: Capture, verb: str) -> None:
-    told = Told(capsys, verb, "nothing", "--data", stopped)
+    result = CommandResult(capsys, verb, "nothing", "--data", stopped)
     expected = (
         f"kledger: there is no managed ledger 'nothing' in {stopped}; list them with: kledger "
     )
-    assert (2, [], [f"{expected}ledger list --data {stopped}"]) == (told.code, told.out, told.err)
+    assert (2, [], [f"{expected}ledger list --data {stopped}"]) == (
+        result.code,
+        result.out,
+        result.err,
+    )
 
 
 def test_folder_in_use_and_no_store_are_mistakes(tmp_path: Path, capsys: Capture) -> None:
-    told = Told(capsys, "list", "--data", tmp_path / "none")
-    assert (2, 1) == (told.code, len(told.err))
+    result = CommandResult(capsys, "list", "--data", tmp_path / "none")
+    assert (2, 1) == (result.code, len(result.err))
     with ServerProcess("--data", str(tmp_path / "data")):
-        told = Told(capsys, "list", "--data", tmp_path / "data")
+        result = CommandResult(capsys, "list", "--data", tmp_path / "data")
     expected = f"kledger: data folder {tmp_path / 'data'} is in use"
-    assert (2, [expected]) == (told.code, told.err)
+    assert (2, [expected]) == (result.code, result.err)
 
 
 @pytest.mark.parametrize(
@@ -160,9 +168,9 @@ def test_folder_in_use_and_no_store_are_mistakes(tmp_path: Path, capsys: Capture
     ],
 )  # fmt: skip
 def test_mistakes_in_words(words: list[str], capsys: Capture) -> None:
-    told = Told(capsys, *words)
-    assert (2, [], 1) == (told.code, told.out, len(told.err))
-    assert told.err[0].startswith("kledger: ")
+    result = CommandResult(capsys, *words)
+    assert (2, [], 1) == (result.code, result.out, len(result.err))
+    assert result.err[0].startswith("kledger: ")
 
 
 @pytest.mark.parametrize("verb", ["list", "show", "verify", "dump"])
@@ -180,11 +188,11 @@ async def test_name_of_a_topic_that_was_made_again(tmp_path: Path, capsys: Captu
     async with LedgerStore.open(tmp_path) as store:
         for name in (old, f"gone-0/{'1' * 32}", f"gone-0/{'2' * 32}"):
             await (await store.open_managed_ledger(name)).close()
-    told = Told(capsys, "show", "orders-0", "--data", tmp_path)
-    assert 0 == told.code
-    assert f"name: {old}" not in told.out
-    told = Told(capsys, "show", "gone-0", "--data", tmp_path)
-    assert 2 == told.code
-    assert "gone-0 matches gone-0/1" in told.err[0]
-    told = Told(capsys, "show", old, "--data", tmp_path)
-    assert (0, "topic exists: False") == (told.code, told.out[4])
+    result = CommandResult(capsys, "show", "orders-0", "--data", tmp_path)
+    assert 0 == result.code
+    assert f"name: {old}" not in result.out
+    result = CommandResult(capsys, "show", "gone-0", "--data", tmp_path)
+    assert 2 == result.code
+    assert "gone-0 matches gone-0/1" in result.err[0]
+    result = CommandResult(capsys, "show", old, "--data", tmp_path)
+    assert (0, "topic exists: False") == (result.code, result.out[4])

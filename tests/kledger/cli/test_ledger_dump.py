@@ -11,38 +11,38 @@ from kledger.ledger import Position
 from kledger.ledger.inspection import StoredManagedLedger, StoredState
 from kledger.topics.inspection import partition_of
 from tests.batches.words import NOW_MS
-from tests.kledger.cli.stores import BATCHES, RECORDS, Told, batch, contents, flip
+from tests.kledger.cli.stores import BATCHES, RECORDS, CommandResult, batch, contents, flip
 
 Capture = pytest.CaptureFixture[str]
 COUNT = BATCHES * RECORDS
 
 
-def offsets(told: Told) -> list[int]:
-    return [int(line.split()[1].removeprefix("offset=")) for line in told.out]
+def offsets(result: CommandResult) -> list[int]:
+    return [int(line.split()[1].removeprefix("offset=")) for line in result.out]
 
 
-def positions(told: Told) -> list[str]:
-    return [line.split()[0] for line in told.out]
+def positions(result: CommandResult) -> list[str]:
+    return [line.split()[0] for line in result.out]
 
 
 def test_text_of_a_partition(stopped: Path, capsys: Capture) -> None:
-    told = Told(capsys, "dump", "orders-0", "--data", stopped)
-    assert (0, [], [*range(COUNT)]) == (told.code, told.err, offsets(told))
-    position = positions(told)[0]
+    result = CommandResult(capsys, "dump", "orders-0", "--data", stopped)
+    assert (0, [], [*range(COUNT)]) == (result.code, result.err, offsets(result))
+    position = positions(result)[0]
     headers = 'header:"h"[1]="1" header:"h"=null'
     assert [
         f'{position} offset=0 timestamp={NOW_MS} key[2]="k\\xff" value[8]="value 00"',
         f'{position} offset=1 timestamp={NOW_MS} key=null value[8]="value 01"',
         f'{position} offset=2 timestamp={NOW_MS} key=null value[8]="value 02" {headers}',
-    ] == told.out[:3]
-    assert BATCHES == len(set(positions(told)))
+    ] == result.out[:3]
+    assert BATCHES == len(set(positions(result)))
 
 
 def test_text_of_anything_else(stopped: Path, capsys: Capture) -> None:
-    told = Told(capsys, "dump", "events/all", "--data", stopped)
-    assert 0 == told.code
-    assert ['data[10]="event', '\\"0\\"\\x0a"'] == told.out[0].split()[1:]
-    assert 5 == len(told.out)
+    result = CommandResult(capsys, "dump", "events/all", "--data", stopped)
+    assert 0 == result.code
+    assert ['data[10]="event', '\\"0\\"\\x0a"'] == result.out[0].split()[1:]
+    assert 5 == len(result.out)
 
 
 @pytest.mark.parametrize(
@@ -60,38 +60,40 @@ def test_text_of_anything_else(stopped: Path, capsys: Capture) -> None:
 def test_a_part_by_offsets(
     stopped: Path, capsys: Capture, words: list[str], expected: list[int]
 ) -> None:
-    told = Told(capsys, "dump", "orders-0", "--data", stopped, *words)
-    assert (0, expected) == (told.code, offsets(told))
+    result = CommandResult(capsys, "dump", "orders-0", "--data", stopped, *words)
+    assert (0, expected) == (result.code, offsets(result))
 
 
 @pytest.mark.parametrize("name", ["orders-0", "events/all"])
 def test_a_part_by_positions(stopped: Path, capsys: Capture, name: str) -> None:
-    whole = Told(capsys, "dump", name, "--data", stopped).out
+    whole = CommandResult(capsys, "dump", name, "--data", stopped).out
     places = list(dict.fromkeys(line.split()[0] for line in whole))
-    told = Told(capsys, "dump", name, "--data", stopped, "--from", places[1], "--to", places[3])
-    assert [line for line in whole if line.split()[0] in places[1:4]] == told.out
+    result = CommandResult(
+        capsys, "dump", name, "--data", stopped, "--from", places[1], "--to", places[3]
+    )
+    assert [line for line in whole if line.split()[0] in places[1:4]] == result.out
 
 
 def test_text_into_a_folder(stopped: Path, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "out"
     for name, file in (("orders-0", "orders-0.txt"), ("events/all", "events_all.txt")):
-        printed = Told(capsys, "dump", name, "--data", stopped).out
-        assert 0 == Told(capsys, "dump", name, "--data", stopped, "--output", out).code
+        printed = CommandResult(capsys, "dump", name, "--data", stopped).out
+        assert 0 == CommandResult(capsys, "dump", name, "--data", stopped, "--output", out).code
         assert printed == (out / file).read_text().splitlines()
-    told = Told(capsys, "dump", "orders-0", "--data", stopped, "--output", out)
-    assert (2, [f"kledger: {out / 'orders-0.txt'} exists already"]) == (told.code, told.err)
+    result = CommandResult(capsys, "dump", "orders-0", "--data", stopped, "--output", out)
+    assert (2, [f"kledger: {out / 'orders-0.txt'} exists already"]) == (result.code, result.err)
 
 
 def test_raw_entries(stopped: Path, tmp_path: Path, capsys: Capture) -> None:
     words = ("dump", "events/all", "--data", stopped, "--format", "raw", "--output", tmp_path)
-    assert 0 == Told(capsys, *words).code
-    places = positions(Told(capsys, "dump", "events/all", "--data", stopped))
+    assert 0 == CommandResult(capsys, *words).code
+    places = positions(CommandResult(capsys, "dump", "events/all", "--data", stopped))
     files = {path.name: path.read_bytes() for path in (tmp_path / "events_all").iterdir()}
     assert {
         f"{place.replace(':', '-')}.bin": b'event "%d"\n' % number
         for number, place in enumerate(places)
     } == files
-    assert 2 == Told(capsys, *words).code
+    assert 2 == CommandResult(capsys, *words).code
 
 
 def segments(folder: Path) -> dict[str, list[int]]:
@@ -106,9 +108,9 @@ def segments(folder: Path) -> dict[str, list[int]]:
 def test_kafkas_segments(stopped: Path, tmp_path: Path, capsys: Capture) -> None:
     before = contents(stopped)
     words = ("dump", "orders-0", "--data", stopped, "--format", "kafka", "--output", tmp_path)
-    told = Told(capsys, *words)
-    assert 0 == told.code
-    assert told.out[0].startswith(f"{BATCHES} entries of orders-0/")
+    result = CommandResult(capsys, *words)
+    assert 0 == result.code
+    assert result.out[0].startswith(f"{BATCHES} entries of orders-0/")
     folder = tmp_path / "orders-0"
     assert {
         f"{start:020d}": [*range(start, start + 2 * RECORDS)] for start in (0, 6, 12)
@@ -116,15 +118,15 @@ def test_kafkas_segments(stopped: Path, tmp_path: Path, capsys: Capture) -> None
     data = (folder / f"{0:020d}.log").read_bytes()
     assert bytes(batch(0)[16:]) == data[16 : len(batch(0))]
     assert {".log", ".index", ".timeindex", ""} == {path.suffix for path in folder.iterdir()}
-    told = Told(capsys, *words)
-    assert (2, [f"kledger: {folder} is not empty"]) == (told.code, told.err)
+    result = CommandResult(capsys, *words)
+    assert (2, [f"kledger: {folder} is not empty"]) == (result.code, result.err)
     assert before == contents(stopped)
 
 
 def test_kafkas_segments_from_an_offset_on(stopped: Path, tmp_path: Path, capsys: Capture) -> None:
     """Batches stay whole."""
     words = ("--from", 4, "--to", 6, "--format", "kafka", "--output", tmp_path)
-    assert 0 == Told(capsys, "dump", "orders-0", "--data", stopped, *words).code
+    assert 0 == CommandResult(capsys, "dump", "orders-0", "--data", stopped, *words).code
     assert {f"{3:020d}": [*range(3, 9)]} == segments(tmp_path / "orders-0")
     assert "0\n1\n0 3\n" == (tmp_path / "orders-0" / "leader-epoch-checkpoint").read_text()
 
@@ -136,9 +138,9 @@ def test_damaged_entry_is_left_out_and_told(
     flip(spoilt, b"value 10")
     out = tmp_path / "out"
     words = ("dump", "orders-0", "--data", spoilt, "--format", format_, "--output", out)
-    told = Told(capsys, *words)
-    assert 1 == told.code
-    [notice] = told.err
+    result = CommandResult(capsys, *words)
+    assert 1 == result.code
+    [notice] = result.err
     assert notice.startswith("kledger: left out: ")
     assert notice.endswith("the data fails its CRC")
     if format_ == "text":
@@ -153,13 +155,13 @@ def test_damaged_entry_is_left_out_and_told(
 
 def test_index_and_a_log_file_lost(spoilt: Path, capsys: Capture) -> None:
     shutil.rmtree(spoilt / "index")
-    told = Told(capsys, "dump", "orders-0", "--data", spoilt)
-    assert (0, [*range(COUNT)]) == (told.code, offsets(told))
+    result = CommandResult(capsys, "dump", "orders-0", "--data", spoilt)
+    assert (0, [*range(COUNT)]) == (result.code, offsets(result))
     (spoilt / "log" / "00000001.log").rename(spoilt / "log" / "00000002.log")
-    told = Told(capsys, "list", "--data", spoilt)
-    assert 1 == told.code
-    assert ["NAME"] == [line.split()[0] for line in told.out]
-    assert any("the file is missing" in line for line in told.err)
+    result = CommandResult(capsys, "list", "--data", spoilt)
+    assert 1 == result.code
+    assert ["NAME"] == [line.split()[0] for line in result.out]
+    assert any("the file is missing" in line for line in result.err)
 
 
 @pytest.mark.parametrize(
@@ -174,16 +176,16 @@ def test_index_and_a_log_file_lost(spoilt: Path, capsys: Capture) -> None:
 def test_requests_that_make_no_sense(
     stopped: Path, capsys: Capture, words: list[str], expected: str
 ) -> None:
-    told = Told(capsys, "dump", *words, "--data", stopped)
-    assert (2, [], 1) == (told.code, told.out, len(told.err))
-    assert told.err[0].startswith(f"kledger: {expected}")
+    result = CommandResult(capsys, "dump", *words, "--data", stopped)
+    assert (2, [], 1) == (result.code, result.out, len(result.err))
+    assert result.err[0].startswith(f"kledger: {expected}")
 
 
 def test_nothing_is_written_into_the_store(stopped: Path, capsys: Capture) -> None:
     for output in (stopped, stopped / "log" / "out"):
-        told = Told(capsys, "dump", "orders-0", "--data", stopped, "--output", output)
-        assert 2 == told.code
-        assert "is inside the folder of the store" in told.err[0]
+        result = CommandResult(capsys, "dump", "orders-0", "--data", stopped, "--output", output)
+        assert 2 == result.code
+        assert "is inside the folder of the store" in result.err[0]
 
 
 def test_entries_that_are_no_batches_are_left_out(
@@ -191,15 +193,15 @@ def test_entries_that_are_no_batches_are_left_out(
 ) -> None:
     """A partition's name given to entries of something else."""
     words = ("--as", "events-0", "--format", "kafka", "--output", tmp_path)
-    told = Told(capsys, "dump", "events/all", "--data", stopped, *words)
-    assert (1, 5) == (told.code, len(told.err))
-    assert "the record batch is damaged: batch of 10 bytes" in told.err[0]
+    result = CommandResult(capsys, "dump", "events/all", "--data", stopped, *words)
+    assert (1, 5) == (result.code, len(result.err))
+    assert "the record batch is damaged: batch of 10 bytes" in result.err[0]
     assert [] == [*(tmp_path / "events-0").iterdir()]
 
 
 def test_batches_under_another_name(stopped: Path, tmp_path: Path, capsys: Capture) -> None:
     words = ("--as", "other-7", "--format", "kafka", "--output", tmp_path)
-    assert 0 == Told(capsys, "dump", "orders-0", "--data", stopped, *words).code
+    assert 0 == CommandResult(capsys, "dump", "orders-0", "--data", stopped, *words).code
     found = [offset for part in segments(tmp_path / "other-7").values() for offset in part]
     assert [*range(COUNT)] == found
 

@@ -1,4 +1,4 @@
-"""Lines: one a thing, aligned, and every byte told apart."""
+"""Lines: one a thing, aligned, and different bytes shown differently."""
 
 import pytest
 

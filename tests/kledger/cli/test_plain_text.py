@@ -1,4 +1,4 @@
-"""Tables, and values of whoever wrote them."""
+"""Tables, and values of any bytes."""
 
 import pytest
 

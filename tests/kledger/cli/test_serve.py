@@ -189,7 +189,7 @@ def test_damaged_log_is_a_failure_that_names_file_and_position(
     assert 1 == run(["serve", "--data", str(data), "--kafka", "127.0.0.1:0"])
     said = one_line(capsys)
     assert said.startswith(f"kledger: {log} is damaged at position 0: ")
-    assert said.endswith(f"; `kledger doctor --data {data}` tells more\n")
+    assert said.endswith(f"; `kledger doctor --data {data}` lists the damage\n")
     assert before == log.read_bytes()
 
 
@@ -210,7 +210,7 @@ def test_damaged_index_is_a_failure_that_names_the_file_and_the_doctor(
     assert 1 == run(["serve", "--data", str(data), "--kafka", "127.0.0.1:0"])
     said = one_line(capsys)
     assert str(data / "index") in said
-    assert said.endswith(f"; `kledger doctor --data {data}` tells more\n")
+    assert said.endswith(f"; `kledger doctor --data {data}` lists the damage\n")
     assert 1 == run(["doctor", "--data", str(data)]), "the doctor must find it, too"
 
 

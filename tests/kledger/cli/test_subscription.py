@@ -32,15 +32,15 @@ def peeked(subscription: Shell, topic: str) -> list[str]:
 
 
 def test_create_list_and_delete(subscription: Shell, orders: str) -> None:
-    told = subscription("create", orders, "late")
-    assert (0, [f"subscription late of {orders}: exists"]) == (told.code, told.out)
+    result = subscription("create", orders, "late")
+    assert (0, [f"subscription late of {orders}: exists"]) == (result.code, result.out)
     assert ["late", "s"] == subscription("list", orders).out
     assert {"topic": orders, "subscriptions": ["late", "s"]} == subscription(
         "list", orders, "--json"
     ).json
     assert (0, 4) == (backlog(subscription, orders, "late"), backlog(subscription, orders))
-    told = subscription("delete", orders, "late")
-    assert (0, [f"subscription late of {orders}: deleted"]) == (told.code, told.out)
+    result = subscription("delete", orders, "late")
+    assert (0, [f"subscription late of {orders}: deleted"]) == (result.code, result.out)
     assert ["s"] == subscription("list", orders).out
 
 
@@ -99,8 +99,8 @@ def test_reset(subscription: Shell, orders: str) -> None:
         (["2999-01-01T00:00:00Z"], []),
         (["2001-01-01T00:00:00+01:00"], ["a", "b", "c", "d"]),
     ):
-        told = subscription("reset", orders, "s", *place)
-        assert (0, []) == (told.code, told.err)
+        result = subscription("reset", orders, "s", *place)
+        assert (0, []) == (result.code, result.err)
         assert expected == peeked(subscription, orders), place
 
 
@@ -119,9 +119,9 @@ def test_reset(subscription: Shell, orders: str) -> None:
     ],
 )
 def test_mistakes(subscription: Shell, orders: str, words: list[str], message: str) -> None:
-    told = subscription(*(word.format(orders) for word in words))
-    assert (2, [], 1) == (told.code, told.out, len(told.err)), told.err
-    assert message in told.err[0]
+    result = subscription(*(word.format(orders) for word in words))
+    assert (2, [], 1) == (result.code, result.out, len(result.err)), result.err
+    assert message in result.err[0]
 
 
 def test_a_subscription_with_consumers_is_deleted_by_force(
@@ -129,10 +129,10 @@ def test_a_subscription_with_consumers_is_deleted_by_force(
 ) -> None:
     async def consuming(client: Client) -> None:
         await client.subscribe(orders, "s", consumer_name="me")
-        told = await asyncio.to_thread(subscription, "delete", orders, "s")
-        assert (1, 1) == (told.code, len(told.err))
-        assert told.err[0].endswith("has consumers: me")
-        told = await asyncio.to_thread(subscription, "delete", orders, "s", "--force")
-        assert 0 == told.code
+        result = await asyncio.to_thread(subscription, "delete", orders, "s")
+        assert (1, 1) == (result.code, len(result.err))
+        assert result.err[0].endswith("has consumers: me")
+        result = await asyncio.to_thread(subscription, "delete", orders, "s", "--force")
+        assert 0 == result.code
 
     subscription.with_client(consuming)

@@ -28,15 +28,15 @@ def other() -> Iterator[ServerProcess]:
 
 
 def test_create_list_stats_and_delete(topics: Shell, topic: str) -> None:
-    told = topics("create", topic, "--partitions", 2, "--config", "retention.ms=1000")
-    assert (0, [f"topic {topic}: created, partitions: 2"]) == (told.code, told.out)
+    result = topics("create", topic, "--partitions", 2, "--config", "retention.ms=1000")
+    assert (0, [f"topic {topic}: created, partitions: 2"]) == (result.code, result.out)
     assert topic in topics("list").out
     assert topic in topics("list", "--json").json["topics"]
     headings, *lines = topics("stats", topic).out
     assert "PARTITION  LOG START  LOG END  BYTES" == headings
     assert [["0", "0", "0", "0"], ["1", "0", "0", "0"]] == [line.split() for line in lines]
-    told = topics("delete", topic)
-    assert (0, [f"topic {topic}: deleted"]) == (told.code, told.out)
+    result = topics("delete", topic)
+    assert (0, [f"topic {topic}: deleted"]) == (result.code, result.out)
     assert topic not in topics("list").out
 
 
@@ -52,9 +52,9 @@ def test_stats_as_json(topics: Shell, topic: str) -> None:
 
 def test_terminate(topics: Shell, topic: str) -> None:
     topics.send(topic, b"a", b"b")
-    told = topics("terminate", topic)
-    first, end = told.out
-    assert (0, f"topic {topic}: terminated") == (told.code, first)
+    result = topics("terminate", topic)
+    first, end = result.out
+    assert (0, f"topic {topic}: terminated") == (result.code, first)
     assert end.startswith("partition 0 ends at ")
     assert end.endswith(":1")
     assert [end.split()[-1]] == topics("terminate", topic, "--json").json["ends"]
@@ -75,9 +75,9 @@ def test_terminate(topics: Shell, topic: str) -> None:
     ],
 )
 def test_mistakes(topics: Shell, words: list[str], message: str) -> None:
-    told = topics(*words)
-    assert (2, [], 1) == (told.code, told.out, len(told.err)), told.err
-    assert message in told.err[0]
+    result = topics(*words)
+    assert (2, [], 1) == (result.code, result.out, len(result.err)), result.err
+    assert message in result.err[0]
 
 
 def test_a_topic_that_exists_is_a_mistake(topics: Shell, topic: str) -> None:
@@ -88,12 +88,12 @@ def test_a_topic_that_exists_is_a_mistake(topics: Shell, topic: str) -> None:
 def test_forward_to_another_topic(topics: Shell, topic: str) -> None:
     copy = f"{topic}-copy"
     topics.send(topic, b"a", b"b", b"c")
-    told = topics("forward", topic, copy, "--until-caught-up")
-    assert (0, []) == (told.code, told.err)
-    assert [f"topic {topic}: forwarded to {copy}, batches: 3"] == told.out
+    result = topics("forward", topic, copy, "--until-caught-up")
+    assert (0, []) == (result.code, result.err)
+    assert [f"topic {topic}: forwarded to {copy}, batches: 3"] == result.out
     topics.send(topic, b"d")
-    told = topics("forward", topic, copy, "--until-caught-up", "--json")
-    assert {"source": topic, "target": copy, "batches": 1} == told.json
+    result = topics("forward", topic, copy, "--until-caught-up", "--json")
+    assert {"source": topic, "target": copy, "batches": 1} == result.json
     assert [b"a", b"b", b"c", b"d"] == values_of(topics.address, copy)
     assert f"subscription: forward-{copy}" in topics("stats", topic).out
 
@@ -102,11 +102,11 @@ def test_forward_to_another_server(topics: Shell, other: ServerProcess, topic: s
     assert 0 == topics("create", topic, "--partitions", 3).code
     values = [b"%d" % number for number in range(30)]
     topics.send(topic, *values)
-    told = topics(
+    result = topics(
         "forward", topic, topic, "--to", other.native_address, "--until-caught-up",
         "--subscription", "mine",
     )  # fmt: skip
-    assert (0, []) == (told.code, told.err)
+    assert (0, []) == (result.code, result.err)
     assert sorted(values) == sorted(filter(None, values_of(other.native_address, topic)))
     assert "subscription: mine" in topics("stats", topic).out
 
@@ -115,26 +115,26 @@ def test_forward_ends_at_a_batch_that_the_target_refuses(topics: Shell, topic: s
     copy = f"{topic}-copy"
     assert 0 == topics("create", copy, "--config", "max.message.bytes=200").code
     topics.send(topic, b"a", b"b" * 300, b"c")
-    told = topics("forward", topic, copy)
-    assert (1, [], 1) == (told.code, told.out, len(told.err))
-    assert told.err[0].startswith(f"kledger: forwarding {topic}-0: cannot send ")
-    assert told.err[0].endswith("expected at most 200")
+    result = topics("forward", topic, copy)
+    assert (1, [], 1) == (result.code, result.out, len(result.err))
+    assert result.err[0].startswith(f"kledger: forwarding {topic}-0: cannot send ")
+    assert result.err[0].endswith("expected at most 200")
     assert [b"a"] == values_of(topics.address, copy)
-    told = topics.of("subscription")("stats", topic, f"forward-{copy}", "--json")
-    assert 2 == told.json["backlog"]
+    result = topics.of("subscription")("stats", topic, f"forward-{copy}", "--json")
+    assert 2 == result.json["backlog"]
 
 
 def test_a_second_forwarder_of_the_same_place_is_refused(topics: Shell, topic: str) -> None:
     topics.send(topic, b"a")
     with Forwarding(topics.address, topic, f"{topic}-copy") as forwarding:
         forwarding.wait_for(f"{topic}-copy", 1)
-        told = topics("forward", topic, f"{topic}-copy")
-        assert (1, 1) == (told.code, len(told.err))
+        result = topics("forward", topic, f"{topic}-copy")
+        assert (1, 1) == (result.code, len(result.err))
         assert 0 == forwarding.stop()[0]
 
 
 @pytest.mark.slow
-def test_nobody_there_is_a_failure_in_one_line(capsys: Capture) -> None:
+def test_address_without_a_server_is_a_failure_in_one_line(capsys: Capture) -> None:
     code = run(["topic", "list", "--native", "127.0.0.1:1"])
     assert (1, 1) == (code, capsys.readouterr().err.count("\n"))
 
