@@ -1,7 +1,7 @@
-"""Address limits: `max.connections.per.ip.overrides`, read.
+"""Address limits: parses `max.connections.per.ip.overrides`.
 
-Rule: `address:count` with commas between; an address has one spelling, or it would not be found.
-Must not know: who counts connections.
+Rule: `address:count`, separated by commas; an address has one spelling, that of sockets.
+Must not know: connections.
 """
 
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton

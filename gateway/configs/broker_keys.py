@@ -1,9 +1,9 @@
 """Broker keys: every configuration name that a broker of Apache Kafka 4.3 has.
 
 Rule: names, types, defaults, limits and whether a name can be altered while the broker runs are
-Kafka's and stand in `broker_keys.tsv`, one name a line; the sentences are ours and say what a
-setting does *here*. What a topic setting shares with a broker-level name is taken from its key.
-Must not know: which values are in force anywhere.
+Kafka's, one name a line of `broker_keys.tsv`; the descriptions there are ours, of what a setting
+does *here*. Broker-level names of topic settings have the facts of their topic setting.
+Must not know: the values in force.
 """
 
 import re
@@ -24,10 +24,10 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 class UpdateMode(Enum):
-    """Where a setting can be altered while the broker runs (KIP-226)."""
+    """How a setting can be altered while the broker runs (KIP-226)."""
 
     READ_ONLY = "read-only"
-    """Nowhere; it is given at the start."""
+    """Not at all, only at the start."""
     PER_BROKER = "per-broker"
     """For one broker, not for all of them at once."""
     PER_LISTENER = "per-listener"

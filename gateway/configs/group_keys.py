@@ -1,8 +1,8 @@
 """Group keys: every configuration name that a group of Apache Kafka 4.3 has.
 
-Rule: names, types, defaults, limits and broker-level names are Kafka's; the sentences are ours and
-say what the setting does *here*.
-Must not know: which values are in force anywhere.
+Rule: names, types, defaults, limits and broker-level names are Kafka's; the descriptions are ours,
+of what the setting does *here*.
+Must not know: the values in force.
 """
 
 import re

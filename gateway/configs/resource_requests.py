@@ -1,7 +1,7 @@
-"""Configuration resources: what a configuration request is about, and what is said of it.
+"""Configuration resources in requests, and the outcome of each.
 
-Rule: a resource is a pair (type, name), its settings are pairs (name, value); what stands twice is
-refused, and no refusal touches its neighbours.
+Rule: a resource is a pair (type, name), its settings are pairs (name, value); a repeated one is
+refused, and a refused resource does not affect the others.
 Must not know: the messages of the APIs that use it.
 """
 
@@ -16,7 +16,7 @@ from kledger.topics import TopicsError
 
 
 class ResourceType(IntEnum):
-    """Kafka's codes of the things that have a configuration."""
+    """Kafka's codes of the resources that have a configuration."""
 
     TOPIC = 2
     BROKER = 4
@@ -26,14 +26,14 @@ class ResourceType(IntEnum):
 
 
 class RequestedResource(Protocol):
-    """What requests have in common."""
+    """The fields of a resource that all requests share."""
 
     resource_type: int
     resource_name: str
 
 
 class RequestedSetting(Protocol):
-    """What the settings in requests have in common."""
+    """The fields of a setting that all requests share."""
 
     name: str
     value: str | None
@@ -43,7 +43,7 @@ R = TypeVar("R", bound=RequestedResource)
 
 
 class AlterResult(NamedTuple):
-    """What came of one resource; the fields are those of the answers' entries."""
+    """The outcome of one resource; its fields are those of the answers' entries."""
 
     error_code: ErrorCode
     error_message: str | None
@@ -54,7 +54,7 @@ class AlterResult(NamedTuple):
 async def alter_each(
     resources: Sequence[R], alter: Callable[[R], Coroutine[None, None, None]]
 ) -> list[AlterResult]:
-    """Alter resources one by one; one that stands twice is refused, as is one that raises."""
+    """Alter resources one by one; refuse repeated ones and those whose change raises."""
     seen = Counter((each.resource_type, each.resource_name) for each in resources)
     outcomes = []
     for resource in resources:
@@ -71,7 +71,7 @@ async def alter_each(
 
 
 def check_names_not_repeated(settings: Sequence[RequestedSetting]) -> None:
-    """Refuse a configuration in which one name stands twice.
+    """Refuse a configuration with a repeated name.
 
     Raises:
         ApiError: INVALID_REQUEST.
@@ -88,7 +88,7 @@ def value_of(setting: RequestedSetting) -> str:
     """Return a value that must not be null.
 
     Raises:
-        ApiError: INVALID_REQUEST: it is.
+        ApiError: INVALID_REQUEST if it is null.
     """
     if setting.value is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {setting.name}")

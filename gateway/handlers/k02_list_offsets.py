@@ -6,8 +6,8 @@ Behaviour:
 - A time: the first record at or after it, with the record's own timestamp; -1, -1 without an error
   if there is none. -3: a record with the greatest timestamp.
 - Nothing is tiered yet: -4 (earliest local) is the start, -5 and -6 are -1 without an error.
-- A partition that stands twice in the request is INVALID_REQUEST each time; an isolation level that
-  does not exist is UNKNOWN_SERVER_ERROR, as in Kafka.
+- A repeated partition is INVALID_REQUEST each time; an isolation level that does not exist is
+  UNKNOWN_SERVER_ERROR, as in Kafka.
 
 Version notes:
 - v2 isolation level (KIP-98), v4 leader epochs (KIP-320), v7 -3 (KIP-734), v8 -4 (KIP-405),
@@ -57,7 +57,7 @@ READ_COMMITTED = 1
 def handle(
     context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    """Answer at once when memory has everything, else look into the logs."""
+    """Answer at once from memory, or after searching the logs."""
     response = ListOffsetsResponse()
     seen = Counter(
         (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
@@ -114,7 +114,7 @@ def _answer_from_memory(
 async def _search(
     context: RequestContext, request: ListOffsetsRequest, response: ListOffsetsResponse
 ) -> ListOffsetsResponse:
-    """Open what is not open, and search for times; the rest of the response stands already."""
+    """Open closed partitions and search for times; the response has all other answers already."""
     unanswered = [
         (topic, asked, answer)
         for asked_topic, answers in zip(request.topics, response.topics, strict=True)
@@ -122,10 +122,10 @@ async def _search(
         for asked, answer in zip(asked_topic.partitions, answers.partitions, strict=True)
         if not answer.error_code and answer.offset < 0
     ]
-    places = [(topic, asked.partition_index) for topic, asked, _ in unanswered]
-    logs = await open_partitions(places)
-    for place, (topic, asked, answer) in zip(places, unanswered, strict=True):
-        log = logs[place]
+    partitions = [(topic, asked.partition_index) for topic, asked, _ in unanswered]
+    logs = await open_partitions(partitions)
+    for partition, (topic, asked, answer) in zip(partitions, unanswered, strict=True):
+        log = logs[partition]
         try:
             if isinstance(log, TopicsError):
                 raise log

@@ -1,13 +1,13 @@
 """Metadata, key 3, versions 0-13.
 
 Behaviour:
-- All topics are asked for by an empty list in version 0 and by null later; an empty list later
-  brings the brokers alone.
-- A missing topic is created, if the server and the request allow it, before the answer leaves, so
-  that the answer names its leader: some clients give up on LEADER_NOT_AVAILABLE. A client that is
-  over its `controller_mutation_rate` gets none created.
-- A bad name is INVALID_TOPIC_EXCEPTION for its topic; the others are served, each once. An id is
-  stronger than a name beside it.
+- An empty list in version 0, and null later, requests all topics; an empty list later only the
+  brokers.
+- A missing topic is created, if the server and the request allow it, before the answer is sent, so
+  that the answer names its leader: some clients give up on LEADER_NOT_AVAILABLE. For a client over
+  its `controller_mutation_rate` no topic is created.
+- A bad name is INVALID_TOPIC_EXCEPTION for its topic; the others are answered, each once. Of an id
+  and a name, the id counts.
 - One node: it leads and replicates everything and is the controller. No topic is internal, since
   groups and transactions live outside of topics, and Spark drops internal ones.
 - A topic's part of the answer is kept encoded until the topic changes.
@@ -52,7 +52,7 @@ MIN_VERSION = 0
 MAX_VERSION = 13
 
 BLOCKS_MAX = 50_000
-"""Encoded topics that are kept; beyond it all are dropped and made again when asked for."""
+"""Encoded topics that are kept; at the limit all are dropped, and encoded again on request."""
 
 
 def bind(
@@ -99,7 +99,7 @@ class _MetadataHandler:
     async def _create(
         self, context: RequestContext, request: MetadataRequest, missing: list[str]
     ) -> bytes:
-        """Create topics, then answer; somebody else may create the same ones meanwhile."""
+        """Create topics, then answer; another client may create the same ones meanwhile."""
         failed: dict[str, TopicsError] = {}
         quotas, client_id = context.services.quotas, context.client_id or ""
         for name in dict.fromkeys(missing):
@@ -168,9 +168,9 @@ class _MetadataHandler:
     def _block(
         self, topic: Topic, asked: MetadataRequestTopic | None, version: int, with_operations: bool
     ) -> bytes:
-        """Return a topic's part, encoded before unless the topic has changed.
+        """Return a topic's part, from the cache unless the topic has changed.
 
-        A topic has several spellings; a client waits for the one that it asked for.
+        A topic has several spellings; a client expects the one of its request.
         """
         name = topic.name
         if asked is not None and asked.name and asked.topic_id == ZERO_UUID:

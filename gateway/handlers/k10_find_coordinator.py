@@ -52,7 +52,7 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
             host="",
             port=-1,
             error_code=ErrorCode.INVALID_REQUEST,
-            error_message=f"nobody coordinates keys of type {key_type}",
+            error_message=f"keys of type {key_type} have no coordinator",
         )
     config = context.services.config
     return Coordinator(

@@ -1,18 +1,19 @@
 """ApiVersions, key 18, versions 0-4.
 
 Behaviour:
-- The answer is built from the list of handlers, so what is advertised is what is served.
+- The answer is made from the list of handlers, so the served keys are advertised.
 - A version that is not served is answered too, in the layout of version 0 with error 35 and the
-  range of this key alone; the client asks again within it. The router does that.
-- The response header is always version 0, for a client that cannot know better yet.
-- What is for metrics of clients (KIP-714) is advertised while somebody has subscribed to some, as a
-  client that sees it asks for an id at once; Apache Kafka goes by a plug-in. It is always served.
+  versions of this key; the client retries with one of them. The router does that.
+- The response header is always version 0, as the client does not know the server's versions yet.
+- The keys of client metrics (KIP-714) are advertised while there is a subscription, as a client
+  that sees them requests an id at once; Apache Kafka advertises them with a plug-in. They are
+  always served.
 
 Version notes:
-- v3 is flexible and carries the client's software name and version (KIP-511), which must match
-  Kafka's pattern or the answer is INVALID_REQUEST. What it says last holds for the connection.
+- v3 is flexible and has the client's software name and version (KIP-511), which must match Kafka's
+  pattern, or the answer is INVALID_REQUEST. The last ones hold for the connection.
 - v3 features (KIP-584): transaction.version 2 is finalized, so that clients that know it let
-  Produce add partitions to transactions (KIP-890); the others go on as they always did.
+  Produce add partitions to transactions (KIP-890); other clients add them as before.
   metadata.version is that of Kafka 4.3.
 - v4 shows supported features whose minimum is 0, which older clients cannot read (KIP-1022).
 """
@@ -45,7 +46,7 @@ SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse | bytes:
-    """Say what is served."""
+    """Answer with the served keys and features."""
     if context.version >= SOFTWARE_SINCE and not (
         SOFTWARE_PATTERN.fullmatch(request.client_software_name)
         and SOFTWARE_PATTERN.fullmatch(request.client_software_version)
@@ -58,7 +59,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """Return the answer, to be written as version 0, for a version that is not served."""
+    """Return the answer, in version 0, to a version that is not served."""
     spec = HANDLERS_BY_KEY[KEY]
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

@@ -1,14 +1,14 @@
 """CreateTopics, key 19, versions 2-7.
 
 Behaviour:
-- Every name asked for gets one entry; one that stands twice is refused.
-- What is wrong is told in Kafka's order: name, existence, configuration, replicas, partitions.
-- -1 partitions or replicas stand for the broker's default; this is one node, so that any other
-  number of replicas than 1 is INVALID_REPLICATION_FACTOR.
+- Every name gets one entry; a repeated name is refused.
+- Errors have Kafka's order: name, existence, configuration, replicas, partitions.
+- -1 partitions or replicas mean the broker's default; on this one node any other number of replicas
+  than 1 is INVALID_REPLICATION_FACTOR.
 - Assignments, when given, number the partitions from 0 and name this node alone; then partitions
   and replicas must be -1.
-- With ``validate_only`` nothing is created, and the answer is the one creation would give.
-- The answer leaves when the topic is durable; it can be used at once.
+- With ``validate_only`` nothing is created, and the answer is that of a creation.
+- The answer is sent when the topic is durable; clients can use it at once.
 - Partitions count against the client's `controller_mutation_rate`, also when they are only checked.
 
 Version notes:
@@ -113,7 +113,7 @@ def _value(config: CreatableTopicConfig) -> str:
 
 
 def _partition_count(context: RequestContext, asked: CreatableTopic) -> int:
-    """Return how many partitions are wanted; refuse numbers and assignments that cannot be."""
+    """Return the number of partitions of the request; refuse invalid numbers and assignments."""
     config = context.services.config
     if asked.assignments:
         return _assigned_partitions(asked, config.node_id)

@@ -1,16 +1,16 @@
 """DeleteTopics, key 20, versions 1-6.
 
 Behaviour:
-- Every topic asked for gets one entry in the answer, in the order of the request; one that is
-  asked for twice, be it once by name and once by id, is refused.
-- A topic is named by name or, from version 6, by id; both or neither at once is refused for it.
-- The topics that may be deleted go in one step. The answer leaves when that is durable; the
-  partitions' waiting fetches are told, the offsets that groups committed for them go too, and the
-  records go in the background.
-- Partitions that go count against the client's `controller_mutation_rate`.
+- Every topic gets one entry, in the order of the request; a repeated topic, also once by name and
+  once by id, is refused.
+- A topic has a name or, from version 6, an id in the request; both or neither is refused.
+- All topics that may be deleted are deleted in one step. The answer is sent when that is durable;
+  waiting fetches of their partitions are answered, the offsets that groups committed are deleted
+  too, and the records are deleted in the background.
+- Deleted partitions count against the client's `controller_mutation_rate`.
 
 Version notes:
-- v5 adds error messages and refuses what is over the quota (KIP-599), v6 topic ids (KIP-516).
+- v5 adds error messages and refuses requests over the quota (KIP-599), v6 topic ids (KIP-516).
 """
 
 from collections.abc import Callable, Hashable
@@ -39,7 +39,7 @@ Outcome: TypeAlias = Callable[[DeleteTopicState, Topic], DeletableTopicResult]
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete together the topics that may be deleted, and say of each what came of it."""
+    """Delete the topics that may be deleted together, and answer for each."""
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     same: dict[Hashable, list[DeleteTopicState]] = {}
     for state in asked:
@@ -65,17 +65,17 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
 
 
 async def _delete(context: RequestContext, topics: list[Topic]) -> Outcome:
-    """Delete topics in one step; return what tells of each what came of it."""
+    """Delete topics in one step; return a function that makes the entry of each."""
     services = context.services
     try:
-        gone = {topic.id for topic in await services.registry.delete_many(topics)}
+        deleted = {topic.id for topic in await services.registry.delete_many(topics)}
     except TopicsError as error:
         refusal = code_and_message_of(error)
         return lambda state, _: _refused(state, *refusal)
-    await services.groups.offsets.forget_topics(gone)
+    await services.groups.offsets.forget_topics(deleted)
     return lambda state, topic: (
         DeletableTopicResult(name=topic.name, topic_id=topic.id)
-        if topic.id in gone
+        if topic.id in deleted
         else _unknown(state)
     )
 

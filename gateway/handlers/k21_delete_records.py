@@ -1,11 +1,11 @@
 """DeleteRecords, key 21, versions 0-2.
 
 Behaviour:
-- Moves the log start of a partition up to an offset; -1 stands for the high watermark.
-- The new log start is durable before the answer; records below it are never served again, and
-  the ledgers that hold nothing else go.
-- Below the log start nothing happens and the log start is told; above the high watermark is
-  OFFSET_OUT_OF_RANGE. A topic that is compacted and nothing else refuses with POLICY_VIOLATION.
+- Moves the log start of a partition up to an offset; -1 means the high watermark.
+- The new log start is durable before the answer; records below it are never read again, and
+  ledgers without other records are deleted.
+- An offset below the log start changes nothing, and the answer has the log start; one above the
+  high watermark is OFFSET_OUT_OF_RANGE. A topic that is only compacted is POLICY_VIOLATION.
 """
 
 from kledger.gateway.api_errors import error_code_of
@@ -27,7 +27,7 @@ MAX_VERSION = 2
 
 
 async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Move the log start of each partition asked for."""
+    """Move the log start of each partition of the request."""
     logs = await open_partitions_by_name(
         context.services.registry,
         [(asked.name, one.partition_index) for asked in request.topics for one in asked.partitions],

@@ -19,5 +19,5 @@ MAX_VERSION = 3
 
 
 def handle(_context: RequestContext, _request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Say that there are no access rules."""
+    """Refuse, as there are no access rules."""
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

@@ -1,13 +1,13 @@
 """DescribeConfigs, key 32, versions 1-4.
 
 Behaviour:
-- Every resource asked for gets one entry. No names asked for, or an empty list of them, means all
-  (Kafka treats both alike); a name that does not exist is left out.
-- A topic shows every setting it could have; this node shows what it was started with, and what was
-  altered since; what cannot be altered is read-only. The empty broker name stands for all nodes: it
-  shows what was altered for them.
-- Groups and subscriptions to client metrics show every setting they could have, whether they exist
-  or not.
+- Every resource gets one entry. Null or an empty list of names means all settings (Kafka treats
+  both alike); a name that does not exist is left out.
+- A topic shows every setting it can have; this node shows the settings of its start and those that
+  were altered since; settings that cannot be altered are read-only. The empty broker name means all
+  nodes, and shows the settings that were altered for them.
+- Groups and subscriptions to client metrics show every setting they can have, even if they do not
+  exist.
 - Another node's id, and kinds of resource that have no configuration here, are INVALID_REQUEST.
 
 Version notes:

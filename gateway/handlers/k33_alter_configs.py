@@ -1,11 +1,11 @@
 """AlterConfigs, key 33, versions 0-2: the older way, which replaces a whole configuration.
 
 Behaviour:
-- Every resource gets one entry; one that stands twice, or names a setting twice, is refused.
-- What a resource had and the request does not name goes back to its default.
+- Every resource gets one entry; a repeated resource, or one with a repeated setting, is refused.
+- Settings that the request does not name return to their defaults.
 - With ``validate_only`` nothing changes. Changes hold at once and survive a restart.
-- Topics, groups and subscriptions to client metrics can be changed, and what of this node
-  `gateway.configs.broker_settings` allows; anything else is INVALID_REQUEST.
+- Topics, groups, subscriptions to client metrics, and the settings of this node that
+  `gateway.configs.broker_settings` allows can be changed; all others are INVALID_REQUEST.
 """
 
 from kledger.gateway.configs.resource_requests import (

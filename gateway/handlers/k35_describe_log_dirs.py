@@ -4,7 +4,7 @@ Behaviour:
 - One log folder: the data folder, or ``memory``. All topics when the list is null.
 - The size of a partition is that of its entries, without the entry log's framing; there are no
   followers, so no lag, and no future replicas.
-- Closed partitions are not opened for it: their rows tell what they take.
+- Closed partitions are not opened: their rows have the size.
 - Unknown topics and partitions are left out, as Apache Kafka does.
 - When the storage cannot be read, the folder carries the error and no topics.
 
@@ -35,7 +35,7 @@ MAX_VERSION = 5
 async def handle(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Tell the sizes of the partitions asked for."""
+    """Answer with the sizes of the partitions of the request."""
     path = context.services.store.path
     result = DescribeLogDirsResult(log_dir=context.services.log_dir)
     try:
@@ -91,9 +91,9 @@ def _wanted(context: RequestContext, request: DescribeLogDirsRequest) -> dict[To
 
 
 def _size(topic: Topic, log: LogOrOpenError | None, stored_size: int) -> int | None:
-    """Return the size of a partition, or None when it has gone meanwhile.
+    """Return the size of a partition, or None when it was deleted meanwhile.
 
-    One that is closed takes what its rows say, and is not opened for this.
+    The size of a closed one comes from its rows.
     """
     if topic.is_deleted or isinstance(log, UnknownPartition):
         return None

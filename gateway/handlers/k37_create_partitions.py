@@ -2,10 +2,10 @@
 
 Behaviour:
 - Raises the number of partitions of a topic; the same or fewer is INVALID_PARTITIONS.
-- Every topic asked for gets one entry; a topic that stands twice is refused.
+- Every topic gets one entry; a repeated topic is refused.
 - Assignments, when given, must name this node alone for each new partition.
 - New partitions count against the client's `controller_mutation_rate`, also when they are only
-  checked; version 3 refuses what is over the quota (KIP-599).
+  checked; version 3 refuses requests over the quota (KIP-599).
 """
 
 from kledger.gateway.api_errors import (

@@ -1,14 +1,14 @@
 """IncrementalAlterConfigs, key 44, versions 0-1 (KIP-339).
 
 Behaviour:
-- Every resource gets one entry; one that stands twice, or names a setting twice, is refused.
-- SET gives a value, DELETE goes back to the default, APPEND and SUBTRACT work on lists only.
-- To take back a setting that was not set, or that does not exist, is no mistake.
+- Every resource gets one entry; a repeated resource, or one with a repeated setting, is refused.
+- SET sets a value, DELETE restores the default, APPEND and SUBTRACT work on lists only.
+- DELETE of a setting that is not set, or does not exist, is no error.
 - A resource changes as a whole or not at all; with ``validate_only`` nothing changes. Changes hold
   at once and survive a restart.
-- Requests are carried out one after another, so that a list which two of them add to gets both.
-- Topics, groups and subscriptions to client metrics can be changed, and what of this node
-  `gateway.configs.broker_settings` allows; anything else is INVALID_REQUEST.
+- Requests are executed one after another, so that a list gets the additions of all.
+- Topics, groups, subscriptions to client metrics, and the settings of this node that
+  `gateway.configs.broker_settings` allows can be changed; all others are INVALID_REQUEST.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ MAX_VERSION = 1
 
 
 class ConfigOperation(IntEnum):
-    """What to do with one setting."""
+    """The operation on one setting."""
 
     SET = 0
     DELETE = 1
@@ -53,7 +53,7 @@ Handle = Callable[
 
 
 def bind(_services: Services) -> Handle:
-    """Return the handler of one server, which carries out one request at a time."""
+    """Return the handler of one server, which executes one request at a time."""
     changing = asyncio.Lock()
 
     async def handle(
@@ -78,7 +78,7 @@ def bind(_services: Services) -> Handle:
 def _changes(
     config_resource: ConfigResource, resource: AlterConfigsResource
 ) -> dict[str, str | None]:
-    """Return the new values by name; None for those that go back to their defaults."""
+    """Return the new values by name; None restores the default."""
     check_names_not_repeated(resource.configs)
     changes: dict[str, str | None] = {}
     for change in resource.configs:
@@ -92,7 +92,7 @@ def _changes(
 
 
 def _changed_list(config_resource: ConfigResource, change: AlterableConfig) -> str:
-    """Return a list setting with elements added, or taken away."""
+    """Return a list setting with elements added or removed."""
     if change.config_operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

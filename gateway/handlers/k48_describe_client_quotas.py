@@ -1,11 +1,10 @@
 """DescribeClientQuotas, key 48, versions 0-1 (KIP-546).
 
 Behaviour:
-- Every component must fit; types of an entity that no component names do not matter, unless the
-  request is strict. No components: all entities, or none when it is strict.
+- An entity must match every component, and if the request is strict, have no other types. Without
+  components all entities match, or none if the request is strict.
 - No match is an empty list, never null, which the Java client cannot read.
-- Unknown types are UNSUPPORTED_VERSION, what contradicts itself is INVALID_REQUEST, as in Apache
-  Kafka.
+- Unknown types are UNSUPPORTED_VERSION, contradictions INVALID_REQUEST, as in Apache Kafka.
 """
 
 from enum import IntEnum
@@ -30,7 +29,7 @@ MAX_VERSION = 1
 
 
 class Match(IntEnum):
-    """What a part of an entity must be."""
+    """How a component matches a part of an entity."""
 
     EXACT = 0
     DEFAULT = 1
@@ -40,7 +39,7 @@ class Match(IntEnum):
 def handle(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Show the quotas of the entities that fit."""
+    """Answer with the quotas of the entities that match."""
     try:
         components = _checked(request.components)
     except ApiError as refused:

@@ -1,11 +1,11 @@
 """AlterClientQuotas, key 49, versions 0-1 (KIP-546).
 
 Behaviour:
-- Every entity gets one entry, is changed as a whole or not at all, and holds at once and after a
-  restart. Of an entity that stands twice only one entry is answered, INVALID_REQUEST.
+- Every entity gets one entry and is changed as a whole or not at all; changes hold at once and
+  survive a restart. A repeated entity gets one entry, INVALID_REQUEST.
 - Rates of bytes and connections are whole numbers above 0, others any number above 0. An address
-  (``ip``) stands alone and has quotas of its own (KIP-612).
-- With ``validate_only`` nothing changes. To remove what is not set is no mistake.
+  (``ip``) cannot be combined with other types and has quotas of its own (KIP-612).
+- With ``validate_only`` nothing changes. Removing a quota that is not set is no error.
 """
 
 from kledger.gateway.api_errors import (
@@ -51,7 +51,7 @@ def _name_of(entry: EntryData) -> frozenset[tuple[str, str | None]]:
 
 
 def _parts(entry: EntryData) -> dict[str, EntityData]:
-    """Return what an entity is named by; of two parts of one type the later one counts."""
+    """Return the key of an entity; of two parts of one type the later one counts."""
     return {part.entity_type: part for part in entry.entity}
 
 

@@ -1,8 +1,8 @@
 """DescribeUserScramCredentials, key 50, version 0 (KIP-554).
 
 Behaviour:
-- No passwords are kept here. All users: an empty list. A user who is named: RESOURCE_NOT_FOUND, or
-  DUPLICATE_RESOURCE when he is named twice; he gets one entry then.
+- The server stores no passwords. All users: an empty list. A named user is RESOURCE_NOT_FOUND, a
+  repeated one DUPLICATE_RESOURCE with one entry.
 """
 
 from kledger.gateway.api_errors import first_of_each
@@ -22,7 +22,7 @@ MAX_VERSION = 0
 def handle(
     _context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Say of each user that there is no password."""
+    """Answer for each user that there is no password."""
     return DescribeUserScramCredentialsResponse(
         error_message=None,
         results=[

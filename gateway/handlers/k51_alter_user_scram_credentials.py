@@ -1,10 +1,10 @@
 """AlterUserScramCredentials, key 51, version 0 (KIP-554).
 
 Behaviour:
-- Listeners ask for no password, so none is kept: one that is to be set is refused as
-  UNSUPPORTED_SASL_MECHANISM, one that is to be removed is RESOURCE_NOT_FOUND.
-- Each user gets one entry. Named twice: DUPLICATE_RESOURCE; without a name:
-  UNACCEPTABLE_CREDENTIAL; with a mechanism that does not exist: UNSUPPORTED_SASL_MECHANISM.
+- Listeners do not authenticate, so the server stores no passwords: setting one is
+  UNSUPPORTED_SASL_MECHANISM, removing one RESOURCE_NOT_FOUND.
+- Each user gets one entry. A repeated user is DUPLICATE_RESOURCE, an empty name
+  UNACCEPTABLE_CREDENTIAL, a mechanism that does not exist UNSUPPORTED_SASL_MECHANISM.
 """
 
 from kledger.gateway.api_errors import first_of_each
@@ -42,7 +42,7 @@ def handle(
 
 
 def _outcome(change: Change, count: int) -> AlterUserScramCredentialsResult:
-    """Four cases: no name, an unknown mechanism, twice, and what would be right elsewhere."""
+    """Four cases: no name, an unknown mechanism, a repeated user, and a valid change."""
     if not change.name:
         code, message = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     elif change.mechanism not in MECHANISMS:
@@ -55,5 +55,5 @@ def _outcome(change: Change, count: int) -> AlterUserScramCredentialsResult:
         message = f"The user credential of {change.name!r} does not exist"
     else:
         code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        message = "listeners ask for no password here, so none is kept"
+        message = "listeners do not authenticate, so the server stores no passwords"
     return AlterUserScramCredentialsResult(user=change.name, error_code=code, error_message=message)

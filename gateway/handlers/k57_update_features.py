@@ -1,13 +1,13 @@
 """UpdateFeatures, key 57, versions 0-2 (KIP-584).
 
 Behaviour:
-- The levels of features are fixed here. A level that already holds is set again; any other one is
+- The levels of features are fixed. The current level is accepted; any other one is
   INVALID_UPDATE_VERSION, also where Apache Kafka would raise or lower it.
-- A change that is neither up nor down is INVALID_UPDATE_VERSION, too.
-- One feature that is refused refuses the whole request; the reason names it.
+- An unknown upgrade type is INVALID_UPDATE_VERSION, too.
+- One refused feature refuses the whole request; the message names it.
 
 Version notes:
-- Up to v1 each feature that was set gets an entry (KIP-1022).
+- Up to v1 each accepted feature gets an entry (KIP-1022).
 """
 
 from kledger.gateway.api_errors import ApiError
@@ -27,11 +27,11 @@ MAX_VERSION = 2
 
 ENTRIES_UNTIL = 1
 UPGRADE_TYPES = (1, 2, 3)
-"""Up, down when nothing is lost, down in any case."""
+"""Upgrade, safe downgrade, unsafe downgrade."""
 
 
 def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Refuse what would change a level."""
+    """Refuse a request that would change a level."""
     try:
         for update in request.feature_updates:
             _check(update)

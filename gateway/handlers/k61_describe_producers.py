@@ -1,10 +1,10 @@
 """DescribeProducers, key 61, version 0.
 
 Behaviour:
-- The producers that each partition remembers: idempotent and transactional ones. Those with an open
-  transaction say where it began.
-- Unknown topics and partitions are UNKNOWN_TOPIC_OR_PARTITION, each for itself; a name that no
-  topic can have is INVALID_TOPIC_EXCEPTION.
+- Lists the producers that each partition knows, idempotent and transactional ones, with the first
+  offset of an open transaction.
+- An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION, an invalid name
+  INVALID_TOPIC_EXCEPTION; the others are answered.
 """
 
 from kledger.gateway.api_errors import error_code_of

@@ -1,11 +1,11 @@
 """GetTelemetrySubscriptions, key 71, version 0 (KIP-714).
 
 Behaviour:
-- A client without an id gets one, and is told which metrics it is to push and how often: all that
-  the subscriptions want which match it, and the shortest of their intervals.
-- Who asks again within the interval is THROTTLING_QUOTA_EXCEEDED, unless its subscription or its
-  compression was refused, or the subscriptions have changed.
-- Counters are wanted as differences between two pushes, as Kafka wants them.
+- A client without an id gets one. The answer has the metrics of all subscriptions that match the
+  client, and the shortest of their intervals.
+- A second request within the interval is THROTTLING_QUOTA_EXCEEDED, unless the client's
+  subscription or compression was refused, or the subscriptions have changed.
+- Clients push counters as differences between two pushes, as with Kafka.
 """
 
 from kledger.gateway.request_context import RequestContext
@@ -24,7 +24,7 @@ MAX_VERSION = 0
 def handle(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Say what the client is to push."""
+    """Answer with the metrics that the client shall push."""
     telemetry = context.services.telemetry
     error, instance = telemetry.subscribe(
         context.telemetry_client, context.connection_id, request.client_instance_id

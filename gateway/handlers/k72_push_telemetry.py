@@ -1,12 +1,12 @@
 """PushTelemetry, key 72, version 0 (KIP-714).
 
 Behaviour:
-- The last push of each client is kept and can be looked at.
-- Refused, in this order: reserved ids and whatever follows a terminating push (INVALID_REQUEST),
-  pushes that come too early, unless they are terminating ones (THROTTLING_QUOTA_EXCEEDED), old
-  subscriptions, unknown compression, too many bytes.
-- What is no OTLP is INVALID_RECORD, which makes clients stop; what holds too much when it is
-  decompressed is TELEMETRY_TOO_LARGE.
+- The last push of each client is kept; `kledger client-metrics` shows it.
+- Refused, in this order: reserved ids and pushes after a terminating one (INVALID_REQUEST), pushes
+  within the interval, unless they are terminating (THROTTLING_QUOTA_EXCEEDED), old subscriptions,
+  unknown compression, too many bytes.
+- Data that is no OTLP is INVALID_RECORD, after which clients stop pushing; data that is too large
+  when decompressed is TELEMETRY_TOO_LARGE.
 """
 
 from kledger.gateway.request_context import RequestContext
@@ -21,7 +21,7 @@ MAX_VERSION = 0
 
 
 async def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Take the metrics."""
+    """Check and keep the metrics."""
     error = await context.services.telemetry.push(
         context.telemetry_client,
         context.connection_id,

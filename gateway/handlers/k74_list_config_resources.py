@@ -1,9 +1,9 @@
 """ListConfigResources, key 74, versions 0-1 (KIP-1142).
 
 Behaviour:
-- Topics and this node have a configuration, and those groups and subscriptions to client metrics
-  that something is set for; loggers have none here. No types asked for means all; a type that does
-  not exist refuses the request as UNSUPPORTED_VERSION.
+- Lists topics, this node, and the groups and subscriptions to client metrics that have settings;
+  loggers have none here. An empty list of types means all; a type that does not exist is
+  UNSUPPORTED_VERSION for the whole request.
 
 Version notes:
 - v0 lists client metrics alone.
@@ -26,7 +26,7 @@ MAX_VERSION = 1
 def handle(
     context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """List what has a configuration."""
+    """List the resources that have a configuration."""
     wanted = set(request.resource_types) or set(ResourceType)
     if context.version == 0:
         wanted = {ResourceType.CLIENT_METRICS}

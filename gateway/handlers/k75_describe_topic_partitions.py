@@ -1,13 +1,13 @@
 """DescribeTopicPartitions, key 75, version 0.
 
 Behaviour:
-- Topics are answered in the order of their names; no topics asked for means all of them.
+- Topics are sorted by name; an empty list means all of them.
 - A page holds at most ``response_partition_limit`` partitions (never more than
   ``PARTITIONS_PER_PAGE_MAX``); the cursor names the next one. When all topics are described, a
-  cursor of a topic that is gone goes on with the next name.
-- A cursor of a topic that was not asked for, or with a negative partition, is INVALID_REQUEST for
-  every topic asked for.
-- Unknown topics and bad names are answered one by one, without partitions.
+  cursor of a topic that was deleted continues with the next name.
+- A cursor of a topic that is not in the request, or with a negative partition, is INVALID_REQUEST
+  for every topic of the request.
+- Unknown topics and bad names get an entry each, without partitions.
 - The lists of eligible leaders are empty, never null: clients iterate over them (KIP-966).
 """
 
@@ -58,7 +58,7 @@ def handle(
 
 
 def _is_possible(request: DescribeTopicPartitionsRequest) -> bool:
-    """Tell whether the cursor, if there is one, can stand in an answer to this request."""
+    """Tell whether the cursor, if there is one, fits this request."""
     cursor = request.cursor
     if cursor is None:
         return True

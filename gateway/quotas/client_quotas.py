@@ -1,8 +1,8 @@
-"""Quotas: the quotas of one server, stored, and how they are charged.
+"""Quotas: the quotas of one server, stored and charged.
 
-Rule: a quota holds when its row is durable, at once and after a restart. How long to wait is
-decided by `quota_state`; nobody authenticates, so every client is the same user.
-Must not know: how clients are made to wait, messages.
+Rule: a quota holds as soon as its row is durable, and after a restart. `quota_state` decides how
+long a client waits. Clients do not authenticate, so all are the same user.
+Must not know: how connections wait, messages.
 """
 
 import json
@@ -30,7 +30,7 @@ BYTES_MAX = 2**31 - 1
 
 
 class ClientQuotas:
-    """What clients may use."""
+    """The quotas of all clients, and their use."""
 
     def __init__(self, store: LedgerStore, clock: Clock, config: GatewayConfig) -> None:
         self._table = SettingsTable[float](store, PREFIX, self._apply)
@@ -40,7 +40,7 @@ class ClientQuotas:
         self._table.load()
 
     async def put(self, entity: Entity, quotas: Mapping[str, float]) -> None:
-        """Set all quotas of an entity; none: the entity is forgotten.
+        """Set all quotas of an entity; an empty set removes the entity.
 
         Raises:
             Refused: POLICY_VIOLATION: there are quotas of too many entities.
@@ -61,7 +61,7 @@ class ClientQuotas:
         """Count bytes of records before they leave in a Fetch response.
 
         Returns:
-            0, or how many milliseconds to wait: then they may not leave, and were not counted.
+            0, or how many milliseconds to wait: then they must not be sent, and are not counted.
         """
         now_ms = self._clock.monotonic_ms()
         return self.state.admit(CONSUMER_BYTE_RATE, ANONYMOUS, client_id, size, now_ms)
@@ -72,23 +72,22 @@ class ClientQuotas:
         return self.state.charge(CONSUMER_BYTE_RATE, ANONYMOUS, client_id, size, now_ms)
 
     def fetch_bytes_max(self, client_id: str) -> int:
-        """Return how many bytes a Fetch response may have, so that it can ever be let out."""
+        """Return how many bytes a Fetch response may have so that the quota can admit it."""
         window = self.state.window_of(CONSUMER_BYTE_RATE, ANONYMOUS, client_id)
         return BYTES_MAX if window is None else min(int(window), BYTES_MAX)
 
     def charge_time(self, client_id: str, used_ms: int) -> int:
-        """Count time in which a request was worked on; return how many milliseconds to wait.
+        """Count the processing time of a request; return how many milliseconds to wait.
 
-        Whole milliseconds suffice: that a short piece of work crosses the border of one is as
-        likely as it is long, so the sum is right. Nobody waits for more than one of the window's
-        samples, but again if need be.
+        Whole milliseconds suffice: a short request crosses a millisecond's border as often as it is
+        long, so the sum is right. A client waits at most one of the window's samples at a time.
         """
         now_ms, percents = self._clock.monotonic_ms(), used_ms / MS_PER_PERCENT
         wait_ms = self.state.charge(REQUEST_PERCENTAGE, ANONYMOUS, client_id, percents, now_ms)
         return min(wait_ms, self._sample_ms)
 
     def charge_mutations(self, client_id: str, count: int) -> int:
-        """Count partitions that come or go; return how many milliseconds to wait."""
+        """Count created or deleted partitions; return how many milliseconds to wait."""
         now_ms = self._clock.monotonic_ms()
         return self.state.charge(CONTROLLER_MUTATION_RATE, ANONYMOUS, client_id, count, now_ms)
 
@@ -96,13 +95,13 @@ class ClientQuotas:
         """Count a connection of an address.
 
         Returns:
-            0, or how many milliseconds too early it came: then it was not counted.
+            0, or how many milliseconds too early it is: then it is not counted.
         """
         return self.state.admit_connection(host, self._clock.monotonic_ms())
 
 
 def _windows(config: GatewayConfig) -> QuotaWindows:
-    """Return what the samples of Kafka's settings come to; the one being filled does not count."""
+    """Return the seconds of Kafka's samples, of rates without the one that is being filled."""
     return QuotaWindows(
         rate_s=max(config.quota_window_num - 1, 1) * config.quota_window_size_seconds,
         mutation_s=config.controller_quota_window_num * config.controller_quota_window_size_seconds,

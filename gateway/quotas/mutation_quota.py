@@ -1,8 +1,8 @@
-"""MutationQuota: what one request may change of how many partitions there are (KIP-599).
+"""MutationQuota: how many partitions one request may create or delete (KIP-599).
 
-Rule: partitions that come or go are counted, also where a change is only checked, and only when
-nothing else is wrong with it. Strict: who is in debt is refused; permissive: whoever changed too
-much is told to wait. The first change of a request may lead into debt, however large it is.
+Rule: partitions of valid changes are counted, also where a change is only checked. Strict: a client
+in debt is refused; permissive: the answer sets how long it shall wait. The first change of a
+request may lead into debt, however large it is.
 Must not know: topics, how the connection waits.
 """
 
@@ -31,7 +31,7 @@ class MutationQuota:
         """Count partitions.
 
         Raises:
-            ApiError: THROTTLING_QUOTA_EXCEEDED, and nothing was counted.
+            ApiError: THROTTLING_QUOTA_EXCEEDED, and nothing is counted.
         """
         quotas, client_id = self._quotas, self._client_id
         debt_ms = quotas.charge_mutations(client_id, 0) if self._is_strict else 0

@@ -1,6 +1,6 @@
-"""Quota entities: what quotas are about, as requests name it, checked.
+"""Quota entities: the users, client ids and addresses of quota requests, checked.
 
-Rule: what Apache Kafka refuses is refused. An address has one spelling, so that one has one quota.
+Rule: the same requests are refused as by Apache Kafka. An address has one spelling, so one quota.
 Must not know: how quotas are charged or stored.
 """
 
@@ -38,14 +38,14 @@ ENTITY_TYPES = (CLIENT_ID, IP, USER)
 
 
 class EntityComponent(Protocol):
-    """What parts of entities in requests have in common."""
+    """The fields of an entity's part that all requests share."""
 
     entity_type: str
     entity_name: str | None
 
 
 class QuotaChange(Protocol):
-    """What changes of quotas in requests have in common."""
+    """The fields of a change that all requests share."""
 
     key: str
     value: float
@@ -53,7 +53,7 @@ class QuotaChange(Protocol):
 
 
 def parse_entity(parts: Iterable[EntityComponent]) -> Entity:
-    """Return what the parts name; of two parts of one type the later one counts, as in Kafka.
+    """Return the entity of the parts; of two parts of one type the later one counts, as in Kafka.
 
     Raises:
         ApiError: INVALID_REQUEST.

@@ -1,9 +1,9 @@
-"""Quota state: how much clients may use, and how long one that used more has to wait.
+"""Quota state: how much clients may use, and how long a client waits after using more.
 
-Rule: a quota is a rate. What was not used may be used later, up to as many seconds' worth as the
-quota's window has; who is in debt waits until the rate has paid it. Of all entities that fit a
-client the most special one that sets this quota holds, in Kafka's order (KIP-13, KIP-55). Quotas of
-addresses (KIP-612) stand by themselves.
+Rule: a quota is a rate. A client can use later what it has not used, up to the rate times the
+seconds of the quota's window; a client in debt waits until the rate has paid it. Of all entities
+that match a client, the most specific one with this quota holds, in Kafka's order (KIP-13, KIP-55).
+Quotas of addresses (KIP-612) are independent of the others.
 Must not know: clocks, connections, how quotas are stored.
 """
 
@@ -18,7 +18,7 @@ REQUEST_PERCENTAGE = "request_percentage"
 CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 CONNECTION_CREATION_RATE = "connection_creation_rate"
 BUCKETS_MAX: Final = 10_000
-"""Clients that are told apart; of more, those that were heard of longest ago begin anew."""
+"""Clients with a count of their own; beyond it, those with the oldest use start again."""
 THROTTLE_MS_MAX: Final = 2**31 - 1
 
 Entity = tuple[tuple[str, str | None], ...]
@@ -27,10 +27,10 @@ Entity = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaWindows:
-    """How much may be saved up, in seconds of a rate.
+    """How much a client may save, in seconds of a rate.
 
-    The defaults are what the samples of Apache Kafka's quota windows come to: ten full ones, and
-    for changes of topics, whose tokens it counts (KIP-599), all eleven.
+    The defaults are the samples of Apache Kafka's quota windows: ten full ones, and for changes of
+    topics, where Kafka counts tokens (KIP-599), all eleven.
     """
 
     rate_s: int = 10
@@ -43,7 +43,7 @@ class QuotaWindows:
 
 @dataclass(slots=True)
 class TokenBucket:
-    """What one client, or several that share it, may still use; negative is debt."""
+    """The amount that one client, or several that share it, may still use; negative is debt."""
 
     level: float
     at_ms: int
@@ -51,22 +51,22 @@ class TokenBucket:
     full: float
 
     def refill(self, now_ms: int) -> None:
-        """Add what came in since it was last looked at."""
+        """Add the rate since the last call."""
         self.level = min(self.full, self.level + self.rate * (now_ms - self.at_ms) / 1000)
         self.at_ms = now_ms
 
     def wait_ms(self, amount: float = 0.0) -> int:
-        """Return how long it takes until that much more is there."""
+        """Return how long it takes until that much more is available."""
         missing = amount - self.level
         return min(ceil(missing / self.rate * 1000), THROTTLE_MS_MAX) if missing > 0 else 0
 
 
 class QuotaState:
-    """The quotas of one server and what was used of them.
+    """The quotas of one server, and their use.
 
     Attributes:
         quotas: by entity.
-        is_limiting: whether requests of any client are limited; looked at before each of them.
+        is_limiting: whether requests of any client are limited; read before each of them.
     """
 
     __slots__ = ("_buckets", "_windows", "is_limiting", "quotas")
@@ -78,7 +78,7 @@ class QuotaState:
         self._buckets: dict[tuple[str, Entity], TokenBucket] = {}
 
     def apply(self, entity: Entity, quotas: Mapping[str, float]) -> None:
-        """Set all quotas of an entity; none: the entity is forgotten."""
+        """Set all quotas of an entity; an empty set removes the entity."""
         if quotas:
             self.quotas[entity] = dict(quotas)
         else:
@@ -86,7 +86,7 @@ class QuotaState:
         self.is_limiting = any(kind != IP for each in self.quotas for kind, _ in each)
 
     def rate_of(self, key: str, user: str, client_id: str) -> tuple[Entity, float] | None:
-        """Return the quota that holds for a client, and with whom it shares it."""
+        """Return the quota that holds for a client, and the key of the clients that share it."""
         for entity in _candidates(user, client_id):
             rate = self.quotas.get(entity, {}).get(key)
             if rate is not None:
@@ -95,12 +95,12 @@ class QuotaState:
         return None
 
     def charge(self, key: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """Count what a client used; a negative amount gives it back.
+        """Count a client's use; a negative amount returns it.
 
         Args:
             key: the quota.
             user: the principal's name.
-            client_id: as the client gave it.
+            client_id: of the client's requests.
             amount: in the unit of the quota's rate per second.
             now_ms: monotonic.
 
@@ -114,12 +114,13 @@ class QuotaState:
         return bucket.wait_ms()
 
     def admit(self, key: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """Count what a client is about to use, unless there is not so much left.
+        """Count a client's use in advance, unless it exceeds what is left.
 
-        More than a whole window holds is let in when the window is full: else it never were.
+        An amount above the whole window is admitted when the window is full, as it never were
+        otherwise.
 
         Returns:
-            0, or for how many milliseconds the client is to wait, and nothing was counted.
+            0, or for how many milliseconds the client waits, and nothing is counted.
         """
         return _admit(self._bucket(key, self.rate_of(key, user, client_id), now_ms), amount)
 
@@ -133,14 +134,14 @@ class QuotaState:
         return 0
 
     def window_of(self, key: str, user: str, client_id: str) -> float | None:
-        """Return the most that a client can have saved up; None: there is no limit."""
+        """Return the most that a client can save; None: there is no limit."""
         found = self.rate_of(key, user, client_id)
         return None if found is None else found[1] * self._windows.of(key)
 
     def _bucket(
         self, key: str, found: tuple[Entity, float] | None, now_ms: int
     ) -> TokenBucket | None:
-        """Return the bucket that a quota is counted in, as the newest one."""
+        """Return the bucket of a quota, and mark it as the newest one."""
         if found is None:
             return None
         sharers, rate = found
@@ -166,7 +167,7 @@ def _admit(bucket: TokenBucket | None, amount: float) -> int:
 
 
 def _candidates(user: str, client_id: str) -> Iterator[Entity]:
-    """Yield every entity that fits a client, the most special one first."""
+    """Yield every entity that matches a client, the most specific one first."""
     for name in (user, None):
         for client in (client_id, None):
             yield (CLIENT_ID, client), (USER, name)

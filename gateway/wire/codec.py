@@ -49,8 +49,8 @@ def explain_fault(
 ) -> NoReturn:
     """Raise for a body that a parser written by hand refused.
 
-    The compiled decoder finds the same fault and names the field; should it find none, the fault
-    that was met is told.
+    The compiled decoder finds the same fault and names the field; if it finds none, the error of
+    the parser is raised.
 
     Raises:
         MalformedMessage: always.

@@ -279,7 +279,7 @@ class _DecoderWriter:
 def _diagnose(
     locations: list[FieldLocation], error: Exception, pos: int, left: int
 ) -> tuple[str, str, str, int]:
-    """Say which field failed, what was expected, what was there and where."""
+    """Return the error with the field, what was expected, what was read, and the position."""
     location = locations[0] if locations else FieldLocation("?", "?")
     if isinstance(error, struct.error):
         # A run did not fit: walk to the field that the bytes end in.

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What an `error_code` field says."""
+    """The values of an `error_code` field."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

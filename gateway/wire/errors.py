@@ -1,4 +1,4 @@
-"""What can go wrong between bytes and values.
+"""Errors between bytes and values.
 
     WireError
       ├── MalformedMessage    the peer sent bytes that are not the message they claim to be
@@ -23,8 +23,8 @@ class MalformedMessage(WireError):
         version: API version the bytes were read as.
         position: offset in the buffer where reading stopped.
         field: path of the field, such as `topics[].partitions[].index`.
-        expected: what should have stood there.
-        got: what stood there.
+        expected: what the schema has there.
+        got: what the bytes have there.
     """
 
     def __init__(

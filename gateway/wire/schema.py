@@ -6,12 +6,11 @@
         member_id: str = ""
         group_instance_id: str | None = field(versions="3+", default=None)
 
-The annotation is the type, on the wire and for the type checker; `field` adds what a plain
-default cannot say. Every field has Kafka's default, so a constructor takes only what differs;
-a default `[]` stands for a new list each time. A field with `| None` is nullable in all its
-versions unless `nullable` says otherwise. Instances have slots, compare by value and are mutable.
-Where Kafka has two structs of one name in a module, one is declared under another name and says
-`kafka_name`.
+The annotation is the type, on the wire and for the type checker; `field` declares what a plain
+default cannot express. Every field has Kafka's default, so a constructor takes only what differs;
+a default `[]` means a new list each time. A field with `| None` is nullable in all its versions
+unless `nullable` names others. Instances have slots, compare by value and are mutable. Where Kafka
+has two structs of one name in a module, one has another name here, and Kafka's as `kafka_name`.
 
 Rule: declaring costs next to nothing; the constructor and the codec are compiled on first use.
 Must not know: bytes (that is `codec`), what a field means.
@@ -215,7 +214,7 @@ class StructMeta(type):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What the class statement of a message says about it."""
+    """The API and the versions in the class statement of a message."""
 
     name: str
     key: int
@@ -291,7 +290,7 @@ def _resolve(cls: type[Struct], name: str, annotation: Any, declared: Any) -> Fi
 
 
 def _split_none(annotation: Any) -> tuple[Any, bool]:
-    """Take `| None` off an annotation; say whether it was there."""
+    """Return an annotation without `| None`, and whether it had it."""
     if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
         return annotation, False
     (rest,) = (one for one in typing.get_args(annotation) if one is not types.NoneType)

@@ -1,7 +1,7 @@
-"""Throttle time: how a response that is written already tells its client to wait.
+"""Throttle time: sets how long a client shall wait, in a response that is encoded already.
 
-Rule: most responses begin with that field, and in these it can be set afterwards; the others are
-left as they are, as their connection is made to wait in any case.
+Rule: most responses begin with that field, and only in these it is set; the others stay the same,
+as the server stops reading the connection in any case.
 Must not know: quotas, connections.
 """
 
@@ -21,7 +21,7 @@ _PREFIX_SIZE = 8
 def set_throttle_time(
     response: Sequence[Buffer], cls: type[ApiMessage], version: int, time_ms: int
 ) -> Sequence[Buffer]:
-    """Return the frame with that time in it; the frame's own memory stays as it is."""
+    """Return the frame with that time; the frame's own memory stays the same."""
     if not _is_first(cls, version):
         return response
     is_flexible = version in cls.__api__.flexible

@@ -1,7 +1,7 @@
 """Ids as text, as Kafka's tools and clients write them: 22 characters of URL-safe base64.
 
-Rule: what is written can be read back; other forms are refused.
-Must not know: what an id is of.
+Rule: every id has one text, and other forms are refused.
+Must not know: the meaning of an id.
 """
 
 import base64
@@ -17,10 +17,10 @@ def uuid_text(value: UUID) -> str:
 
 
 def uuid_from_text(text: str) -> UUID:
-    """Return the id that a text stands for.
+    """Return the id of a text.
 
     Raises:
-        ValueError: it stands for none.
+        ValueError: the text is no id.
     """
     try:
         value = UUID(bytes=base64.b64decode(f"{text}==", altchars=b"-_", validate=True))

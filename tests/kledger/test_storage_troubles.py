@@ -1,7 +1,7 @@
 """What an operator sees while clients of a real server meet a damaged or exhausted storage.
 
-Clients were told KAFKA_STORAGE_ERROR, or closed, and nobody else anything: no line in the log, no
-number, and `/health` said that all is well.
+Clients got KAFKA_STORAGE_ERROR or a closed connection, an operator nothing: no line in the log, no
+metric, and `/health` answered "serving".
 """
 
 import asyncio
