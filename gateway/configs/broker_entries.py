@@ -36,14 +36,14 @@ FIXED_VALUES: Final = {
     "log.cleaner.enable": "false",
     "group.coordinator.rebalance.protocols": "classic,consumer",
 }
-"""What is so in every server and differs from Kafka's default."""
+"""Values that are fixed in every server and differ from Kafka's default."""
 _PYTHON_TYPES: Final = {bool: ConfigType.BOOLEAN, int: ConfigType.INT, str: ConfigType.STRING}
 _DEFAULTS: Final = GatewayConfig()
 
 
 @dataclass(frozen=True, slots=True)
 class _StaticSetting:
-    """What a setting has if nobody has altered it: a value of this server, and a default."""
+    """The values of a setting that is not altered: this server's own, and the default."""
 
     value: str | None
     default: str | None
@@ -81,7 +81,7 @@ def _described(name: str, places: list[DescribeConfigsSynonym]) -> DescribeConfi
         read_only=key is None or key.name != name or key.mode is UpdateMode.READ_ONLY,
     )
     if kind is None or (key is not None and key.is_sensitive):
-        # Nobody knows what a name without a key is for: it may be a secret.
+        # A name without a key is unknown: its value may be a secret.
         entry.is_sensitive = True
         entry.value = None
         for synonym in entry.synonyms:
@@ -90,7 +90,7 @@ def _described(name: str, places: list[DescribeConfigsSynonym]) -> DescribeConfi
 
 
 def _kledger_setting_type(name: str) -> ConfigType | None:
-    """Return the type of a setting that only this server has; None for one that nobody knows."""
+    """Return the type of a setting that only this server has; None for an unknown one."""
     value = getattr(_DEFAULTS, name.replace(".", "_"), None)
     return None if value is None else _PYTHON_TYPES[type(value)]
 

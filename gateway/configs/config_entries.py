@@ -69,7 +69,7 @@ def topic_entries(
 
 
 def _source_of(name: str, settings: BrokerSettings) -> int:
-    """Return where the value of a broker-level name comes from, which was not always there."""
+    """Return the source of the value of a broker-level name."""
     if name in settings.of(settings.node):
         return NODE_SOURCE
     return ALL_NODES_SOURCE if name in settings.of(ALL_NODES) else STATIC_BROKER_SOURCE
@@ -78,7 +78,7 @@ def _source_of(name: str, settings: BrokerSettings) -> int:
 def group_entries(
     settings: GroupSettings, group_id: str
 ) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield every setting that a group could have; it need not exist."""
+    """Yield every setting that a group can have; the group need not exist."""
     own, untouched = settings.of(group_id), dict(GatewayConfig().kafka_items())
     for key in GROUP_KEYS.values():
         (synonym,) = key.synonyms
@@ -94,7 +94,7 @@ def group_entries(
 def client_metrics_entries(
     metrics: ClientMetricsSubscriptions, name: str
 ) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield every setting of a subscription to metrics; defaults are no places of theirs."""
+    """Yield every setting of a subscription to metrics; defaults are no synonyms of theirs."""
     own = metrics.of(name)
     for key in CLIENT_METRICS_KEYS.values():
         is_set = key.name in own
@@ -118,7 +118,7 @@ def _result(
 
 
 def config_synonym(name: str, value: bool | int | str, source: int) -> DescribeConfigsSynonym:
-    """Return one place that a value comes from."""
+    """Return one source of a value."""
     return DescribeConfigsSynonym(name=name, value=normal_text(value), source=source)
 
 
@@ -130,7 +130,7 @@ def config_entry(
     *,
     read_only: bool = False,
 ) -> DescribeConfigsResourceResult:
-    """Return a setting with the places that could have set it; the first one holds.
+    """Return a setting with all sources of its value; the first one holds.
 
     Args:
         name: of the setting.

@@ -1,5 +1,5 @@
-"""Metrics that clients push (KIP-714): subscriptions, and what was pushed last.
+"""Metrics that clients push (KIP-714): their subscriptions, and the last push of each client.
 
-Rule: a push is kept as it came, and parsed piece by piece.
+Rule: a push is checked and kept as OTLP; its metrics are not interpreted.
 Must not know: sockets, the admin listener.
 """

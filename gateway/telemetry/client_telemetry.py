@@ -1,9 +1,9 @@
-"""Telemetry: what clients push of themselves, taken and kept in memory.
+"""Telemetry: the metrics that clients push, checked and kept in memory.
 
-Rule: who may push, and when, is decided by `telemetry_state`; what was pushed last is kept by
-`pushed_metrics_state`, as it came, decompressed and readable. What is large or compressed is read
-off the loop, and an older push never replaces a newer one. Nothing outlives the server.
-Must not know: messages, who looks at the metrics.
+Rule: `telemetry_state` decides which client may push, and when; `pushed_metrics_state` keeps the
+last push of each, decompressed. Large or compressed pushes are checked off the event loop, and an
+older push never replaces a newer one. Nothing is stored.
+Must not know: messages, the users of the metrics.
 """
 
 import logging
@@ -34,20 +34,20 @@ from kledger.runtime.logs import RateLimitedLog
 from kledger.runtime.timers import Timers
 
 SWEEP_MS: Final = 60_000
-"""How often those are looked for who were silent for too long."""
+"""How often expired clients and pushes are removed."""
 PLAIN_BYTES_FACTOR: Final = 4
-"""How much larger than `telemetry.max.bytes` a push may be when it is decompressed."""
+"""How many times `telemetry.max.bytes` a decompressed push may have."""
 WARNINGS_PER_SECOND: Final = 1
-"""About clients whose pushes cannot be read."""
+"""Log lines about clients whose pushes cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSnapshot:
-    """One client, for who looks.
+    """One client at one moment.
 
     Attributes:
-        names: the subscriptions that it matches, or did when it pushed last.
-        push: what it pushed last.
+        names: the subscriptions that it matches; of a disconnected one, at its last push.
+        push: its last push, None without one.
     """
 
     instance_id: UUID
@@ -57,7 +57,7 @@ class ClientSnapshot:
 
 
 class ClientTelemetry:
-    """The clients of one server that know of telemetry."""
+    """The clients of one server that use telemetry."""
 
     def __init__(
         self,
@@ -129,11 +129,11 @@ class ClientTelemetry:
         return error
 
     def disconnected(self, connection_id: int) -> None:
-        """A connection is closed; what its client pushed stays for a while."""
+        """Remove the client of a closed connection; its last push is kept for RETENTION_MS."""
         self._state.disconnected(connection_id)
 
     def clients(self) -> list[ClientSnapshot]:
-        """Return who is there and who pushed lately, the last one that pushed comes last."""
+        """Return connected clients and those with a push, ascending by the time of their push."""
         self._expire()
         silent = [
             _snapshot(each, None)
@@ -143,7 +143,7 @@ class ClientTelemetry:
         return [*silent, *(self._snapshot_of_push(push) for push in self._pushed.pushes())]
 
     def client(self, instance_id: UUID) -> ClientSnapshot | None:
-        """Return one of them."""
+        """Return one client; None if it is unknown."""
         self._expire()
         push = self._pushed.get(instance_id)
         if push is not None:
@@ -201,7 +201,7 @@ class ClientTelemetry:
             self._warnings.warning("metrics of %s: %s", client.address, error)
             return ErrorCode.INVALID_RECORD
         except PoolClosed:
-            return ErrorCode.THROTTLING_QUOTA_EXCEEDED  # the server is about to end: another time
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED  # the server stops: the client retries
         kept = self._pushed.get(instance.id)
         if kept is None or kept.number < number:
             self._pushed.put(
@@ -219,8 +219,8 @@ class ClientTelemetry:
         return ErrorCode.NONE
 
     def _sweep(self) -> None:
-        """Look for what has expired, as long as there is something."""
-        self._is_sweeping = False  # whoever is heard of after a fault begins again
+        """Remove what has expired, and repeat while there is a client or a push."""
+        self._is_sweeping = False  # after a fault below, the next request starts sweeping again
         self._expire()
         self._is_sweeping = bool(self._state or self._pushed)
         if self._is_sweeping:
@@ -242,11 +242,11 @@ def _snapshot(instance: ClientInstance, push: Push | None) -> ClientSnapshot:
 
 
 def _decompress(codec: int, data: bytes, size_max: int, pause: Pause = no_pause) -> bytes:
-    """Return metrics as they are without compression.
+    """Return decompressed metrics.
 
     Raises:
         BatchError: they cannot be decompressed.
-        InvalidMetrics: they are something else.
+        InvalidMetrics: they are no metrics.
     """
     body = decompress(codec, data, size_max, pause)
     plain = bytes(body)

@@ -1,8 +1,8 @@
 """OTLP: the form in which clients push metrics.
 
-Rule: what is kept can be read by whoever asks for it, so what cannot be read is refused. Protobuf's
-own code parses without a pause, so what is long is given to it piece by piece.
-Must not know: who pushes, what is done with it.
+Rule: metrics that cannot be parsed are refused, so all that are kept can be read later. Protobuf's
+own code parses without a pause, so long data is parsed in parts.
+Must not know: clients, the use of the metrics.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
 PIECE_BYTES_MAX = 32 << 10
-"""Parsed at once; of nothing but empty messages that takes 0.7 ms."""
+"""Bytes that are parsed at once; 0.7 ms in the worst case, empty messages."""
 DEPTH_MAX = 100
 """Messages within messages, as in protobuf's own code."""
 _DELIMITED = 2
@@ -25,7 +25,7 @@ class InvalidMetrics(ValueError):
 
 
 def check_metrics(data: bytes, pause: Pause = no_pause) -> None:
-    """Look whether bytes are MetricsData of OpenTelemetry.
+    """Check that bytes are MetricsData of OpenTelemetry.
 
     Args:
         data: all of them.
@@ -34,9 +34,9 @@ def check_metrics(data: bytes, pause: Pause = no_pause) -> None:
     Raises:
         InvalidMetrics: they are not.
     """
-    # Most servers see no client that pushes.
-    from google.protobuf.message import DecodeError  # noqa: PLC0415 - when the first pushes
-    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415 - so, too
+    # Late, as most servers have no client that pushes.
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - at the first push
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415 - as above
 
     try:
         _PacedCheck(pause).check(MetricsData.DESCRIPTOR, memoryview(data))
@@ -45,7 +45,7 @@ def check_metrics(data: bytes, pause: Pause = no_pause) -> None:
 
 
 class _PacedCheck:
-    """Parses a message piece by piece: a run of whole fields is a message of the same kind."""
+    """Parses a message in parts: a run of whole fields is a message of the same kind."""
 
     def __init__(self, pause: Pause) -> None:
         self._pause = pause

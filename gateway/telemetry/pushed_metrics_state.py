@@ -1,8 +1,8 @@
-"""Pushed metrics: what clients said of themselves last.
+"""Pushed metrics: the last push of each client.
 
-Rule: the last push of each client is kept, for some time beyond its connection, because what was
-pushed last is what one wants to know of a client that is gone. Over a limit the oldest pushes go.
-Must not know: clocks, what is in a push.
+Rule: a push is kept for some time after its connection is closed, because the last push of a failed
+client is the interesting one. Over a limit the oldest pushes are removed.
+Must not know: clocks, the content of a push.
 """
 
 from collections.abc import Iterable
@@ -14,21 +14,21 @@ from kledger.gateway.telemetry.telemetry_state import INSTANCES_MAX, TelemetryCl
 
 PUSHES_MAX: Final = INSTANCES_MAX
 PUSHED_BYTES_MAX: Final = 64 << 20
-"""Of all pushes together, decompressed."""
+"""Bytes of all pushes together, decompressed."""
 RETENTION_MS: Final = 3_600_000
-"""How long a push is kept when no other one of its client comes."""
+"""How long a push is kept without a newer one of its client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """What one client pushed last.
+    """The last push of one client.
 
     Attributes:
-        number: of all pushes to the server; of two the later one has the higher.
-        names: the subscriptions that it was pushed for.
-        pushed_at_ms: the time of day.
+        number: ascending over all pushes to the server.
+        names: the subscriptions that it is for.
+        pushed_at_ms: milliseconds since 1970.
         expires_ms: monotonic.
-        is_last: the client said that it is about to go.
+        is_last: the client announced that it ends.
         data: OTLP's MetricsData, decompressed.
     """
 
@@ -54,15 +54,15 @@ class PushedMetrics:
         return len(self._pushes)
 
     def get(self, instance_id: UUID) -> Push | None:
-        """Return what a client pushed last, if it is still there."""
+        """Return the last push of a client; None if it has expired."""
         return self._pushes.get(instance_id)
 
     def pushes(self) -> Iterable[Push]:
-        """Return all of them."""
+        """Return all pushes, the oldest first."""
         return self._pushes.values()
 
     def put(self, push: Push) -> None:
-        """Keep a push in place of the client's one before."""
+        """Keep a push in place of the client's earlier one."""
         self._remove(push.instance_id)
         self._pushes[push.instance_id] = push
         self.size_bytes += len(push.data)
@@ -70,7 +70,7 @@ class PushedMetrics:
             self._remove(next(iter(self._pushes)))
 
     def expire(self, now_ms: int) -> None:
-        """Forget what is too old."""
+        """Remove expired pushes."""
         while self._pushes:
             oldest = next(iter(self._pushes.values()))
             if oldest.expires_ms > now_ms:

@@ -1,9 +1,10 @@
 """Telemetry state: which clients push metrics of themselves, which metrics, and how often.
 
-Rule: a client is known by the instance id that it brings. It may ask or push once in an interval,
-and push once more behind every answer; what it is to push is worked out anew when subscriptions
-have changed. Errors and their order are Kafka's. Source: KIP-714, Kafka's ClientMetricsManager.
-Must not know: clocks, requests, what the metrics say.
+Rule: a client is identified by the instance id in its requests. It may request its subscription or
+push once in an interval, and push once more after every answer; its metrics are computed again when
+subscriptions have changed. Errors and their order are Kafka's. Source: KIP-714, Kafka's
+ClientMetricsManager.
+Must not know: clocks, requests, the content of metrics.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,51 +20,51 @@ from kledger.gateway.wire.primitives import ZERO_UUID
 from kledger.gateway.wire.uuid_text import uuid_text
 
 INSTANCES_MAX: Final = 16_384
-"""Clients that are known at a time; who was silent for longest is forgotten for a new one."""
+"""Clients at a time; a new one replaces the one with the oldest request."""
 IDLE_MS_MIN: Final = 60_000
 IDLE_INTERVALS: Final = 3
-"""A client is forgotten after so many intervals without a word, and not before the time above."""
+"""A client expires after this many intervals without a request, but not before IDLE_MS_MIN."""
 INTERVAL_MS_MAX: Final = 300_000
-"""How often a client pushes that no subscription asks for more, whatever longer times they say."""
+"""The longest interval of a client, also when its subscriptions have longer ones."""
 ALL_METRICS: Final = "*"
 RESERVED_IDS: Final = {ZERO_UUID, UUID(int=1)}
 ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
-"""What is offered, best first; a push without compression is taken, too."""
+"""Offered to clients, best first; a push without compression is accepted too."""
 
 _ERRORS_THAT_ALLOW_GET: Final = {
     ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
 }
-"""Whoever got one of these may ask for its subscription at once."""
+"""After one of these a client may request its subscription at once."""
 
 
 class MetricsSubscription(Protocol):
-    """What somebody wants to know of the clients that match."""
+    """The metrics that matching clients shall push."""
 
     @property
     def name(self) -> str:
-        """Its own name."""
+        """The name of the subscription."""
         ...
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """How the wanted metrics' names begin; `ALL_METRICS` for all."""
+        """Prefixes of metrics' names; `ALL_METRICS` for all."""
         ...
 
     @property
     def interval_ms(self) -> int:
-        """How often they are wanted."""
+        """How often clients push."""
         ...
 
     @property
     def matches(self) -> Mapping[str, Regex]:
-        """What each of these attributes of a client must match as a whole."""
+        """Expressions by attribute of a client; each must match the whole value."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryClient:
-    """What is known of a client apart from its instance id."""
+    """The attributes of a client, without its instance id."""
 
     client_id: str | None
     software_name: str
@@ -72,7 +73,7 @@ class TelemetryClient:
     port: int
 
     def is_matched(self, instance_id: UUID, expressions: Mapping[str, Regex]) -> bool:
-        """Return whether every expression matches; none at all match everybody."""
+        """Return whether every expression matches; without expressions every client matches."""
         attributes = {
             "client_instance_id": uuid_text(instance_id),
             "client_id": self.client_id,
@@ -89,11 +90,11 @@ class TelemetryClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedMetrics:
-    """What one client is to push.
+    """The metrics that one client shall push.
 
     Attributes:
-        version: of the subscriptions that it comes from.
-        subscription_id: changes with the rest; the client brings it with every push.
+        version: of the subscriptions that it is computed from.
+        subscription_id: changes with the other fields; every push of the client has it.
         names: the subscriptions that match.
     """
 
@@ -127,7 +128,7 @@ def requested_metrics_of(
 
 
 def subscription_id_of(instance_id: UUID, metrics: Iterable[str], interval_ms: int) -> int:
-    """Return the number of what a client is to push; Kafka's, but for the order of the metrics."""
+    """Return the id of a client's metrics; Kafka's, except for the order of the metrics."""
     checksum = crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode())
     halves = (instance_id.int >> 64) ^ instance_id.int
     number = (checksum ^ (halves >> 32) ^ halves) & 0xFFFF_FFFF
@@ -139,10 +140,10 @@ class ClientInstance:
     """One client.
 
     Attributes:
-        connection_id: the connection that it was made for; it goes with it.
-        last_get_ms: when it last asked for its subscription and was answered.
-        last_push_ms: when it last pushed and was not too early.
-        last_error: what its last push was answered; NONE again after an answered question.
+        connection_id: the connection of its first request; it is removed with it.
+        last_get_ms: time of its last successful request for a subscription.
+        last_push_ms: time of its last push that was not too early.
+        last_error: of its last push; NONE after a successful request for a subscription.
     """
 
     id: UUID
@@ -156,7 +157,7 @@ class ClientInstance:
     last_error: ErrorCode = ErrorCode.NONE
 
     def admit_get(self, now_ms: int) -> ErrorCode:
-        """Say whether it may ask for its subscription now, and note that it did."""
+        """Return whether it may request its subscription now, and record the request."""
         is_due = self._is_due(self.last_get_ms, now_ms) and self._is_due(self.last_push_ms, now_ms)
         if is_due:
             self.last_get_ms = now_ms
@@ -175,13 +176,13 @@ class ClientInstance:
         size_max: int,
         now_ms: int,
     ) -> ErrorCode:
-        """Say whether a push is taken, and note that it came.
+        """Return whether a push is accepted, and record it.
 
         Args:
-            subscription_id: as it was told last.
-            is_terminating: the client goes; this may come at any time, once.
-            codec: how the metrics are compressed.
-            size: of the metrics as they came.
+            subscription_id: in the push.
+            is_terminating: the client ends; it may push so at any time, once.
+            codec: the compression of the metrics.
+            size: bytes of the compressed metrics.
             size_max: how many bytes they may have.
             now_ms: monotonic.
         """
@@ -205,9 +206,9 @@ class ClientInstance:
         return ErrorCode.NONE
 
     def _admit_by_interval(self, now_ms: int) -> bool:
-        """Note a push, unless it is too early.
+        """Record a push, unless it is too early.
 
-        The first one behind an answer never is: clients spread it over half to one and a half
+        The first one after an answer never is: clients send it after half to one and a half
         intervals.
         """
         is_answered = self.last_get_ms is not None and (
@@ -223,12 +224,12 @@ class ClientInstance:
 
 
 class TelemetryState:
-    """All clients that have asked or pushed lately, who was heard of last comes last."""
+    """All clients with a recent request, ascending by its time."""
 
     def __init__(self) -> None:
         self._instances: dict[UUID, ClientInstance] = {}
         self._of_connection: dict[int, UUID] = {}
-        """The instance that was made last for each connection."""
+        """The newest instance of each connection."""
 
     def __len__(self) -> int:
         return len(self._instances)
@@ -237,11 +238,11 @@ class TelemetryState:
         return instance_id in self._instances
 
     def get(self, instance_id: UUID) -> ClientInstance | None:
-        """Return one of them."""
+        """Return one client; None if it is unknown."""
         return self._instances.get(instance_id)
 
     def instances(self) -> Iterable[ClientInstance]:
-        """Return all of them."""
+        """Return all clients."""
         return self._instances.values()
 
     def touch(
@@ -254,10 +255,9 @@ class TelemetryState:
         version: int,
         now_ms: int,
     ) -> ClientInstance:
-        """Return the instance of who asks or pushes.
+        """Return the instance of the client of a request, marked as the newest.
 
-        It is a new one, to which nothing has happened, for who is new, was silent for too long, or
-        has an old version of the subscriptions.
+        It is a fresh one for a client that is new or expired, or whose subscriptions have changed.
         """
         found = self._instances.pop(instance_id, None)
         if found is not None and found.expires_ms <= now_ms:
@@ -279,13 +279,13 @@ class TelemetryState:
         return found
 
     def disconnected(self, connection_id: int) -> None:
-        """Forget the instance that came with a connection which is closed now."""
+        """Remove the instance of a closed connection."""
         instance_id = self._of_connection.pop(connection_id, None)
         if instance_id is not None:
             self._instances.pop(instance_id, None)
 
     def expire(self, now_ms: int) -> None:
-        """Forget who was silent for too long."""
+        """Remove expired clients."""
         for each in list(self._instances.values()):
             if each.expires_ms <= now_ms:
                 self._remove(each)
