@@ -18,7 +18,7 @@ _BODY = 4
 
 
 class Exchange:
-    """A connection; closed by whoever opened it."""
+    """A connection; its opener closes it."""
 
     def __init__(self, connection: socket.socket) -> None:
         """Speak over `connection`."""

@@ -19,7 +19,7 @@ ASSIGNMENT = struct.pack(">hi", 0, 1) + string("load") + struct.pack(">ii", 1, 0
 
 
 class Joined(NamedTuple):
-    """The answer to a JoinGroup request; only the leader is told the members."""
+    """The answer to a JoinGroup request; only the leader's has the members."""
 
     error: int
     generation: int
@@ -29,7 +29,7 @@ class Joined(NamedTuple):
 
 
 def find_coordinator_request(group: str) -> bytes:
-    """Ask who coordinates."""
+    """Find the coordinator."""
     return framed(_FIND_COORDINATOR, 2, string(group) + b"\0")
 
 

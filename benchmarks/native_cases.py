@@ -1,7 +1,7 @@
 """Native cases: the native client, embedded and remote, beside Kafka groups on the same server.
 
 Rule: every load gets a server of its own, which is the load's own process when it is embedded. The
-CPU of clients counts here, because embedded nobody can tell it from the server's.
+CPU of clients counts here, because an embedded client's is part of the server's.
 """
 
 from __future__ import annotations

@@ -125,6 +125,6 @@ def in_words(figures: Figures) -> str:
 
 
 def say(line: str) -> None:
-    """Tell whoever waits."""
+    """Print progress to the terminal."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

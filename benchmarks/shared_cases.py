@@ -37,7 +37,7 @@ def produce(case: Case, subject: str, testbed: Testbed) -> Figures:
 
 @contextmanager
 def filled_topic(case: Case, subject: str, testbed: Testbed) -> Iterator[str]:
-    """Give a topic with the case's records, sent by librdkafka whoever reads them."""
+    """Return a topic with the case's records, sent by librdkafka for all readers."""
     with testbed.topic(subject, case.partitions) as topic:
         filling = replace(case, client="librdkafka", repeats=1)
         clients.produce(filling, testbed.server(subject).bootstrap, topic)

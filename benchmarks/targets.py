@@ -1,6 +1,6 @@
 """Targets: what the figures are to reach, as ratios to Apache Kafka in the same run.
 
-Rule: pure. A target that misses is told by how much; why is said in `remarks`.
+Rule: pure. A missed target shows by how much; the reasons are in `remarks`.
 """
 
 from __future__ import annotations

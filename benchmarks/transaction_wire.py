@@ -36,7 +36,7 @@ class Producer(NamedTuple):
 
 
 def find_coordinator_request(producer: Producer) -> bytes:
-    """Ask who coordinates; the error code is the second field of the answer."""
+    """Find the coordinator; the error code is the second field of the answer."""
     body = string(producer.transactional_id) + bytes((_TRANSACTION,))
     return framed(_FIND_COORDINATOR, 2, body)
 

@@ -49,7 +49,7 @@ class CommitGate:
         A program that ends while it waits here counts: what it wrote is never committed.
         """
         with self._changed:
-            assert not self._is_open, "an open gate stops nobody"
+            assert not self._is_open, "an open gate stops no request"
             is_reached = self._changed.wait_for(lambda: self._waiting > 0, within_s)
         assert is_reached, f"no transaction came to its commit within {within_s:.0f} s"
 
@@ -86,7 +86,7 @@ class CommitGate:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Let everybody pass and answer nobody any more."""
+        """Let all requests pass, and drop their answers."""
         self._set(is_open=True)
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()

@@ -41,7 +41,7 @@ def record_origin(value: bytes) -> tuple[str, TopicPartitionKey, int]:
 
 
 class LoadProducer:
-    """Sends to all places in turn, idempotently, until told to stop; a thread of its own."""
+    """Sends to all partitions by turns, idempotently, until it is stopped; in its own thread."""
 
     def __init__(
         self, name: str, bootstrap: str, places: list[TopicPartitionKey], codec: str

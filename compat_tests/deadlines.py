@@ -29,7 +29,7 @@ def rounds(what: str, *, within_s: float = WAIT_S) -> Iterator[None]:
 def ask_until(
     ask: Callable[[], T], is_so: Callable[[T], bool], what: str, *, within_s: float = WAIT_S
 ) -> T:
-    """Ask until the answer is the one that is waited for, and give that."""
+    """Repeat a request until its answer is the expected one, and return that."""
     for _ in rounds(what, within_s=within_s):
         answer = ask()
         if is_so(answer):

@@ -34,7 +34,7 @@ async def producing(bootstrap: str, **options: Any) -> AsyncIterator[AIOKafkaPro
 async def consuming(
     bootstrap: str, *topics: str, group: str | None = None, **options: Any
 ) -> AsyncIterator[AIOKafkaConsumer]:
-    """A started consumer that reads from the beginning and commits only when told."""
+    """A started consumer that reads from the beginning and commits only on request."""
     defaults = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **QUICK_GROUP}
     consumer = AIOKafkaConsumer(
         *topics, bootstrap_servers=bootstrap, group_id=group, **(defaults | options)

@@ -64,11 +64,11 @@ def test_librdkafka_pushes(
     producer.produce(make_topic(), b"value")
     assert producer.flush(WAIT_S) == 0
 
-    def told() -> dict[str, Any] | None:
+    def pushed() -> dict[str, Any] | None:
         producer.poll(0)
         return pushed_by(native_url, wanted)
 
-    shown = ask_until(told, bool, "a push of librdkafka")
+    shown = ask_until(pushed, bool, "a push of librdkafka")
     assert shown is not None
     assert "rdkafka" in shown["software"]
     assert shown["subscriptions"] == [wanted]

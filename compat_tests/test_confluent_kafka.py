@@ -28,7 +28,7 @@ pytestmark = pytest.mark.peer("confluent-kafka")
 def consuming(
     bootstrap: str, *topics: str, group: str = "unused", **options: Any
 ) -> Iterator[Consumer]:
-    """A consumer that reads from the beginning and commits only when told."""
+    """A consumer that reads from the beginning and commits only on request."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": group,

@@ -1,6 +1,6 @@
 """Consumer groups of KIP-848, where the server decides who reads what.
 
-librdkafka and the Java client speak it when they are told so; kafka-python does not know it.
+librdkafka and the Java client use it with a setting; kafka-python does not have it.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ def producing(bootstrap: str, **options: Any) -> Iterator[KafkaProducer]:
 
 @contextmanager
 def consuming(bootstrap: str, *topics: str, **options: Any) -> Iterator[KafkaConsumer]:
-    """A consumer that reads from the beginning and commits only when told.
+    """A consumer that reads from the beginning and commits only on request.
 
-    It knows its topics before it joins: the client joins again when it hears of them later, and
-    forgets to do so when it hears of them between two polls.
+    It knows its topics before it joins: the client rejoins when its metadata get them later, and
+    does not when that happens between two polls.
     """
     defaults = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
     consumer = KafkaConsumer(*topics, bootstrap_servers=bootstrap, **(defaults | options))

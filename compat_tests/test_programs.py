@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 COUNT = 100
 GO = ("franz-go", "sarama", "segmentio-kafka-go")
 OTHERS = ("kafkajs", "rdkafka-rust")
-# kafkajs leaves the other codecs to libraries of somebody else.
+# kafkajs needs further libraries for the other codecs.
 CLIENT_CODECS = [
     *((client, codec) for client in (*GO, "rdkafka-rust") for codec in CODECS),
     *(("kafkajs", codec) for codec in ("none", "gzip")),

@@ -1,6 +1,6 @@
 """The README's snippets, run as they stand against a server; only the address is replaced.
 
-Rule: kcat alone is told to be patient, because it waits for 5 s by itself.
+Rule: only kcat gets a longer timeout, because its own is 5 s.
 """
 
 import re

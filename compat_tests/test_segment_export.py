@@ -63,10 +63,10 @@ def test_dump_log_segments_reads_every_record(java: Tool, exported: Path) -> Non
     assert "isvalid: false" not in printed
     lines = [line for line in printed.splitlines() if line.startswith("| offset")]
     read = [match.groups() for line in lines if (match := _LINE.fullmatch(line))]
-    assert [told(offset, record) for offset, record in enumerate(SENT)] == read
+    assert [dumped(offset, record) for offset, record in enumerate(SENT)] == read
 
 
-def told(offset: int, record: Sample) -> tuple[str | None, ...]:
+def dumped(offset: int, record: Sample) -> tuple[str | None, ...]:
     """Give what the tool prints of a record."""
     return (
         str(offset),

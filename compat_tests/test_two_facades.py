@@ -203,7 +203,7 @@ async def test_header_names_that_are_no_text_come_through(
 
 
 class Sent(NamedTuple):
-    """A native message, and where its producer was told that it is."""
+    """A native message, and the position that its producer got."""
 
     id: Any
     sample: Sample

@@ -83,7 +83,7 @@ async def acknowledge(folder: Path, settings: StoreConfig, holes: int) -> dict[s
 
 
 async def recover(folder: Path, settings: StoreConfig) -> dict[str, float]:
-    """Open what the other process left, and read the first that is owed."""
+    """Open the store of the other process, and read the first unacknowledged entries."""
     store = await LedgerStore.open(folder, config=settings)
     begun = time.perf_counter()
     ml = await store.open_managed_ledger("log")

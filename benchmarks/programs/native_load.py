@@ -1,7 +1,7 @@
 """Load by the native client, or by a Kafka group that does the same work, on one topic.
 
 Rule: what is read was written by librdkafka before, in the same batches for all; embedded, that is
-done here, as nobody else reaches the server. The clock of a native consumer begins with its
+done here, as no other process can reach the server. The clock of a native consumer begins with its
 subscribing, that of a group with its first record, as it waits for members on purpose. CPU is that
 of this process, which embedded is the server, too.
 """

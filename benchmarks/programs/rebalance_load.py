@@ -80,7 +80,7 @@ class Member:
 
 
 def expect(error: int, expected: int) -> None:
-    """End the load with an error code that nobody waits for."""
+    """End the load with an unexpected error code."""
     if error != expected:
         raise SystemExit(f"error {error}, expected {expected}")
 

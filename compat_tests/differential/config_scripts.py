@@ -89,7 +89,7 @@ def described(
 
 
 def shows(settings: Mapping[str, str]) -> Any:
-    """Whether an answer shows these settings; Kafka's broker hears of them a moment later."""
+    """Whether an answer shows these settings; Kafka's broker applies them a moment later."""
 
     def is_so(answer: Any) -> bool:
         found = {each.name: each.value for each in answer.results[0].configs}

@@ -35,7 +35,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """The server sent nothing in time, though it answered somebody who asked later."""
+    """The server sent nothing in time, though it answered a later request of another client."""
 
 
 @cache

@@ -24,7 +24,7 @@ REBALANCE_MS: Final = 30_000
 
 
 class HeartbeatMember:
-    """A member, as far as it knows itself: it owns what it was told to."""
+    """A member with the state of a client: it owns the partitions assigned to it."""
 
     def __init__(
         self, side: Side, group: str, name: str, version: int, *, instance: str | None = None
@@ -66,7 +66,7 @@ class HeartbeatMember:
         return self.beat(label, **{**settings, **changes})
 
     def acknowledge(self, label: str) -> Any:
-        """Say that it owns what it was told to."""
+        """Send a heartbeat that it owns its assigned partitions."""
         return self.beat(label, topic_partitions=self.owned)
 
     def leave(self, label: str, epoch: int = LEAVE) -> Any:

@@ -57,7 +57,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         path="*/log_start_offset",
         ours="0",
         theirs="-1",
-        reason="the log start is told with every refusal; Kafka leaves it out of some",
+        reason="every refusal has the log start; Kafka leaves it out of some",
     ),
     Explanation(
         scripts=("produce_refuses_what_is_wrong",),
@@ -93,7 +93,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         scripts=("list_offsets_looks_at_the_request",),
         label="a partition twice",
         path="topics/asked/partitions",
-        reason="each is told that it stands twice; Kafka tells it once",
+        reason="each repeated entry is refused; Kafka answers once",
     ),
     Explanation(
         scripts=("nothing_is_added_to_a_transaction",),
@@ -107,7 +107,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         path="error_code",
         ours="87",
         theirs="0",
-        reason="what is pushed must be metrics; Kafka leaves that to whoever takes them",
+        reason="a push must be valid metrics; Kafka leaves the check to a plug-in",
     ),
     # Topics.
     Explanation(
@@ -274,7 +274,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         scripts=("transactions_end", "producers_are_described"),
         path="*/last_timestamp",
         ours="now",
-        reason="when the producer was last heard of; Kafka gives the time of its last record",
+        reason="the time of the producer's last request; Kafka gives the time of its last record",
     ),
     Explanation(
         scripts=("transactions_end",),

@@ -56,7 +56,7 @@ VARIANTS_EXPLAINED: Final[tuple[Explanation, ...]] = (
         label="deletions twice",
         ours="92",
         theirs="91",
-        reason="that a name stands twice is told before that it has no password",
+        reason="a repeated name is refused before a missing password",
     ),
     Explanation(
         scripts=_of("AlterUserScramCredentials"),
@@ -143,7 +143,7 @@ VARIANTS_EXPLAINED: Final[tuple[Explanation, ...]] = (
     Explanation(
         scripts=_of("CreateDelegationToken"),
         label="owner_principal_type=null",
-        reason="nobody gets a token, without a name either; Kafka fails with UNKNOWN_SERVER_ERROR",
+        reason="tokens are refused, without a name too; Kafka fails with UNKNOWN_SERVER_ERROR",
     ),
     Explanation(
         scripts=_of("DescribeQuorum"),

@@ -201,7 +201,7 @@ def _is_ours(value: Struct) -> bool:
 
 
 def _key(plain: dict[str, Plain]) -> str:
-    """By what a thing is told from its like; empty if by nothing."""
+    """The fields that identify an entry of a list; empty without such fields."""
     found = (plain[one] for one in (*NAMES, *NUMBERS) if plain.get(one) is not None)
     return str(next(found, ""))
 

@@ -143,7 +143,7 @@ def quotas_are_described(side: Side) -> None:
 
 @script
 def changes_of_topics_are_limited(side: Side) -> None:
-    """Of two partitions a second 22 can be saved up; what is asked costs 30, so 4 s are owed."""
+    """Of two partitions a second 22 can be saved; the request costs 30, so the debt is 4 s."""
     client: Parts = (("client-id", CLIENT_ID),)
     side.ask("limit", alter(entry(client, (MUTATIONS, 2.0))), 1)
     side.ask_until("limited", describe(), 1, lambda answer: bool(answer.entries))

@@ -46,7 +46,7 @@ def _push(number: int, told_id: int, **fields: Any) -> PushTelemetryRequest:
 
 
 def _want(side: Side, number: int, **settings: str) -> int:
-    """Subscribe, wait until the server has heard of it, and give the number it made of that."""
+    """Subscribe, wait until the server applies it, and return its subscription id."""
     changes = [(key, SET, value) for key, value in dotted(settings).items()]
     side.quietly(changed(METRICS, NAME, *changes), 1)
     wanted, interval_ms = settings["metrics"].split(","), int(settings["interval_ms"])

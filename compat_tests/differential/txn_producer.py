@@ -147,7 +147,7 @@ class Producer:
     # Looking on.
 
     def look(self, label: str, *, has_ended: bool = False) -> None:
-        """Read both ways; markers come a moment after the end was told."""
+        """Read with both isolation levels; markers are written a moment after the answer."""
         for isolation in (1, 0):
             request = words.fetch(self.topic, {0: 0}, isolation_level=isolation)
             note = f"{label}, isolation {isolation}"

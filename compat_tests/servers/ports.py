@@ -17,7 +17,7 @@ class ReservedPort:
     """A bound socket that never listens."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
-        """Choose a port that nobody has."""
+        """Choose a free port."""
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind((host, 0))

@@ -159,7 +159,7 @@ class ServerProcess(ABC):
         """Check that the process lives.
 
         Raises:
-            ServerFailed: it ended by itself, or somebody else ended it.
+            ServerFailed: the process ended without stop().
         """
         assert self._process is not None, f"{self.name} is not started"
         status = self._process.poll()
