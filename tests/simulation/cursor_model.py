@@ -1,8 +1,8 @@
-"""Cursor model: what one cursor was told, and where a crash may set it back to.
+"""Cursor model: the acknowledgements of one cursor, and what a crash may take back.
 
-Rule: every acknowledgement and every reset is a moment. The newest is what the cursor says now; a
-crash goes back to some moment, and never before one of which a caller was told that it is durable.
-Must not know: who acknowledges, how a cursor becomes durable.
+Rule: every acknowledgement and every reset is a moment. The newest is the state of the cursor now;
+a crash goes back to some moment, and never before one that a caller knows to be durable.
+Must not know: consumers, how a cursor becomes durable.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ class Revision:
 
     Attributes:
         is_over: tells whether it has ended.
-        next_read: where reading goes on behind it; None: where it was.
-        happened: None until somebody knows.
+        next_read: where reading continues after it; None: where it was.
+        happened: None while it is unknown.
     """
 
     serial: int
@@ -48,15 +48,14 @@ class CursorModel:
     """One cursor from its making to its deletion.
 
     Attributes:
-        exists: what may be true.
-        is_vague: something goes on with it whose caller does not hear of it.
+        exists: the values that may be true.
+        is_vague: an operation on it is under way whose outcome its caller will not get.
         cursor, handle: the newest opening, and its owner; None without one.
-        next_read: what comes before it was handed out, or need not be.
-        unacknowledged_from: what is owed from there on must not be passed over; beyond `next_read`
-            only
-            while nobody can tell whether a revision has happened.
-        was_sent_back: somebody reads on purpose what is acknowledged.
-        seen: the mark-delete position when somebody last looked.
+        next_read: entries before it were delivered, or need not be.
+        unacknowledged_from: unacknowledged entries from there on must not be skipped; beyond
+            `next_read` only while it is unknown whether a revision has happened.
+        was_sent_back: a caller reads acknowledged entries on purpose.
+        seen: the mark-delete position at the last check.
     """
 
     def __init__(self, name: str, *, is_vague: bool = False) -> None:
@@ -81,7 +80,7 @@ class CursorModel:
 
     @property
     def place(self) -> AcknowledgedSet:
-        """Where it stands now."""
+        """Its state now."""
         return self._moments[-1][1]
 
     @property
@@ -93,7 +92,7 @@ class CursorModel:
     # What happens to it
 
     def made(self, handle: HandleModel, cursor: Cursor, places: Sequence[AcknowledgedSet]) -> None:
-        """It is new. `places`: where it may have stood meanwhile, the last one where it stands."""
+        """It is new. `places`: its possible states so far, the last one is its state now."""
         self._attach(handle, cursor)
         self._moments = []
         for each in places:
@@ -130,7 +129,7 @@ class CursorModel:
         )
 
     def adopted(self, handle: HandleModel, cursor: Cursor) -> None:
-        """Nobody knows where it should stand; from now on it is where it says."""
+        """Its state cannot be predicted; from now on the model takes the cursor's own."""
         self.is_vague = False
         if cursor is self.cursor:
             self.exists = {True}
@@ -155,7 +154,7 @@ class CursorModel:
         return self._moments[-1][0]
 
     def kept(self, serial: int) -> None:
-        """A caller was told that a moment is durable."""
+        """A caller knows that a moment is durable."""
         if serial in self._forgotten:
             raise InvariantBroken(f"{self}: a caller was told that something is kept that was lost")
         while len(self._moments) > 1 and self._moments[1][0] <= serial:
@@ -171,7 +170,7 @@ class CursorModel:
             self.kept(self._returned)
 
     def not_returned(self) -> None:
-        """It was closed, and its caller heard that not all of it is durable."""
+        """It was closed, and its caller got the error that not all of it is durable."""
         self._returned = 0
 
     # Revisions
@@ -182,7 +181,7 @@ class CursorModel:
         next_read: Position | None,
         is_over: Callable[[], bool] | None = None,
     ) -> Revision:
-        """Somebody sets it; only one at a time can. `is_over`: when its number has changed."""
+        """A caller sets it; only one at a time can. `is_over`: whether its number has changed."""
         assert self.cursor is not None
         self._serial += 1
         revisions, number = self.cursor.revision, self.cursor.revision.number
@@ -193,7 +192,7 @@ class CursorModel:
         return revision
 
     def end_revision(self, revision: Revision, *, happened: bool) -> None:
-        """The caller hears of its end."""
+        """The caller gets its outcome."""
         if revision is self._revision:
             self._revision = None
             self._decide(revision, happened=happened)
@@ -207,7 +206,7 @@ class CursorModel:
             self.kept(revision.serial)
 
     def follow(self) -> None:
-        """A revision may have ended of which nobody was told yet."""
+        """A revision may have ended whose caller has no outcome yet."""
         cursor, revision = self.cursor, self._revision
         if cursor is None or revision is None or not revision.is_over():
             return
@@ -232,7 +231,7 @@ class CursorModel:
                 self.read_from(revision.next_read)
 
     def _leave_open(self, revision: Revision) -> None:
-        """It may have happened: both places to read on from are right until somebody knows."""
+        """It may have happened: reading may continue at both positions until the outcome."""
         self._moments.append((revision.serial, revision.place))
         self.seen = None
         self._doubt = _Doubt(revision, self.next_read, self.unacknowledged_from)
@@ -241,7 +240,7 @@ class CursorModel:
             self.unacknowledged_from = max(self.unacknowledged_from, revision.next_read)
 
     def _resolve(self, doubt: _Doubt, *, happened: bool) -> None:
-        """Its caller has heard, and nobody has read on in between."""
+        """Its caller has the outcome, and no read came in between."""
         self._doubt = None
         if not happened:
             self.next_read, self.unacknowledged_from = doubt.next_read, doubt.unacknowledged_from
@@ -253,7 +252,7 @@ class CursorModel:
     # Looking
 
     def check(self, positions: Sequence[Position]) -> None:
-        """Compare it with what it says. `positions`: what there is of its managed ledger."""
+        """Compare it with the cursor. `positions`: of all entries in its managed ledger."""
         cursor, handle = self.cursor, self.handle
         if cursor is None or handle is None or not handle.is_usable:
             return

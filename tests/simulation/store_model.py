@@ -1,8 +1,8 @@
-"""Store model: what a whole store was told to keep, and the checks that hold at every moment.
+"""Store model: the writes of a whole store, and the checks that hold at every moment.
 
-Rule: everything that goes through `append_nowait` and `append_rows_nowait` is one stream, in which
-callers hear in order; a crash takes a tail of it, never a piece out of the middle.
-Must not know: who does what when.
+Rule: all writes of `append_nowait` and `append_rows_nowait` are one stream, whose callbacks run in
+its order; a crash loses a tail of it, never a write before another that is kept.
+Must not know: the order of steps in a run.
 """
 
 from collections import deque
@@ -44,14 +44,14 @@ class StoreModel:
         self.logs: dict[str, LogModel] = {}
         self.writes: dict[int, Write] = {}
         self.stream: deque[Write] = deque()
-        """Writes that nobody was told of yet, in the order of submission."""
+        """Writes whose callbacks have not run, in the order of submission."""
         self.unknown: list[Write] = []
         """Writes of the stream whose callers do not know, in the order of submission."""
         self.rows: dict[bytes, bytes] = {}
         self.row_choices: dict[bytes, set[bytes | None]] = {}
         """Rows of `put_rows`, with every value that they may have."""
         self.may_lack_acknowledged = False
-        """Whether the power was cut, and nobody promised anything for that case."""
+        """Whether the power was cut under a durability that promises nothing for that case."""
         self._disk = disk
         self._clock = clock
         self._sync = sync
@@ -94,7 +94,7 @@ class StoreModel:
         self.stream.append(write)
 
     def told(self, write: Write, position: Position | None, error: LedgerError | None) -> None:
-        """The caller of a write of the stream hears what became of it."""
+        """The callback of a write of the stream runs, with its outcome."""
         if not self.stream or self.stream[0] is not write:
             raise InvariantBroken(
                 f"{write}: told out of order or twice, waiting: {self._first_waiting()}"
@@ -148,7 +148,7 @@ class StoreModel:
             )
 
     def added(self, write: Write, position: Position) -> None:
-        """The caller of `add_entry` was told a position."""
+        """`add_entry` returned a position."""
         handle = write.handle
         assert handle is not None
         if handle.is_stale and position > handle.lac:
@@ -159,7 +159,7 @@ class StoreModel:
         self.seen(write, position)
 
     def seen(self, write: Write, position: Position) -> None:
-        """A write that is not in the stream has got its place."""
+        """A write that is not in the stream has got its position."""
         write.position = position
         write.outcome = WriteOutcome.KEPT
         assert write.log is not None
@@ -262,18 +262,18 @@ class StoreModel:
     # What cursors owe
 
     def is_cursor_known(self, name: str, cursor: str) -> bool:
-        """Tell whether somebody was told that there is such a durable cursor."""
+        """Tell whether such a durable cursor was acknowledged to a caller."""
         model = self.logs[name].cursors.get(cursor)
         return model is not None and model.exists == {True} and not model.is_vague
 
     def is_taken(self, name: str, info: LedgerInfo) -> bool:
-        """Tell whether somebody wanted a ledger gone, whoever is owed it."""
+        """Tell whether the deletion of a ledger was requested, whatever cursors need of it."""
         return Removal(self.logs[name].raised).covers(info)
 
     # The end of an owner
 
     def lose_all(self) -> None:
-        """The process ends, or the store has a successor: who still waits is never told."""
+        """The process ends, or the store has a successor: pending callbacks never run."""
         while self.stream:
             write = self.stream.popleft()
             write.outcome = WriteOutcome.UNKNOWN

@@ -1,6 +1,6 @@
-"""Writing: entries and rows, through every door that takes them.
+"""Writing: entries and rows, by every call that accepts them.
 
-Rule: what a caller is told goes to the model at once, in the callback itself.
+Rule: an outcome goes to the model at once, in the callback itself.
 Must not know: how the model checks it.
 """
 
@@ -16,7 +16,7 @@ PAIRS = 3
 
 
 def append(scene: Scene) -> None:
-    """Append some entries in one go."""
+    """Append some entries in one tick."""
     handle = scene.handle()
     if handle is not None:
         for _ in range(scene.random.choice((1, 1, 1, 2, 5, 12))):
@@ -140,7 +140,7 @@ async def _putting(scene: Scene, key: bytes) -> None:
 
 
 def flush(scene: Scene) -> None:
-    """Call flush: what was submitted before is told when it returns."""
+    """Call flush: all callbacks of earlier writes have run when it returns."""
     scene.start("flush", _flushing(scene))
 
 
