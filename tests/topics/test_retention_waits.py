@@ -8,6 +8,7 @@ import pytest
 from kledger.batches.header import read_header
 from kledger.ledger import EARLIEST, Cursor, Position, StoreConfig
 from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import TopicsError
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, House, append, house
@@ -137,6 +138,20 @@ async def test_deleted_records_never_wait_and_are_not_delivered(before: int) -> 
         await log.delete_records(before)
         assert before == log.log_start_offset == await first_owed(slow)
         assert max(before, 20) == await first_owed(fast)
+
+
+async def test_log_start_whose_entry_cannot_be_read_stays_where_it_was() -> None:
+    """The log began at 3, the cursor stayed at 0 and delivered what DeleteRecords had removed."""
+    engine = FaultyEngine(None)
+    async with house(engine, store_config=StoreConfig(cache_bytes=0)) as here:
+        log, _ = await fill(here, SMALL_SEGMENTS)
+        cursor = await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        engine.fail_next("read")
+        with pytest.raises(TopicsError, match="read"):
+            await log.delete_records(3)
+        assert 0 == log.log_start_offset == await first_owed(cursor)
+        await log.delete_records(3)
+        assert 3 == log.log_start_offset == await first_owed(cursor)
 
 
 @pytest.mark.parametrize("is_deleted_by_a_crash", [True, False])

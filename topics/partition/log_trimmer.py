@@ -77,8 +77,16 @@ class LogTrimmer:
         """
 
         async def work() -> None:
+            # An entry that cannot be read stops this before anything is stored: cursors that stay
+            # behind a log start would deliver records that DeleteRecords has removed.
+            location = None
+            if self._ledger.has_cursors:
+                location = await locate(max(offset, self._state.log_start_offset))
             await self._raise_log_start(offset, moved)
-            await self.move_cursors_to_log_start(locate)
+            if location is None:  # cursors that were opened meanwhile
+                await self.move_cursors_to_log_start(locate)
+            else:
+                self._acknowledge_before(location)
 
         await self._supervisor.finish(work(), f"log start of {self._ledger.name}")
 
@@ -100,10 +108,12 @@ class LogTrimmer:
             LedgerError, TopicsError: the entry at the log start cannot be read.
         """
         if self._ledger.has_cursors:
-            log_start = await locate(self._state.log_start_offset)
-            self._ledger.acknowledge_before(
-                log_start.position, records=log_start.batch_index, batch_size=log_start.batch_size
-            )
+            self._acknowledge_before(await locate(self._state.log_start_offset))
+
+    def _acknowledge_before(self, location: LogLocation) -> None:
+        self._ledger.acknowledge_before(
+            location.position, records=location.batch_index, batch_size=location.batch_size
+        )
 
     async def remove_old(
         self,
