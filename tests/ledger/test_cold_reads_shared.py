@@ -32,7 +32,7 @@ async def test_readers_at_one_position_cause_one_read() -> None:
 async def test_overlapping_reads_share_what_they_have_in_common(read_ahead: int) -> None:
     """The second waits for the first and reads only the missing rest; nothing is cached."""
     async with bench(read_ahead) as on:
-        await on.read(90, 2)  # tells how large entries are
+        await on.read(90, 2)  # the cache then knows the size of entries
         hold = on.engine.hold_next("read")
         first = asyncio.ensure_future(on.read(10, 6))
         await hold.reached()

@@ -242,7 +242,7 @@ async def test_an_empty_answer_for_a_range_with_entries_ends_the_read(
     assert [] == await asyncio.wait_for(cold.read_entries(EARLIEST, 99), 60)
 
 
-# 7. Nothing is left behind
+# 7. Nothing stays pinned
 
 
 async def test_rule_7_nothing_is_pinned(open_store: OpenStore, engine: FaultyEngine) -> None:

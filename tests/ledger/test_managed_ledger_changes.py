@@ -58,7 +58,7 @@ async def test_truncate_leaves_the_last_ledger_and_lac(
         ml.first_position,
     )
     assert [] == await ml.read_entries(EARLIEST, 9)
-    assert -1 == engine.last_entry(positions[0].ledger_id), "the data is gone too"
+    assert -1 == engine.last_entry(positions[0].ledger_id), "the data is deleted, too"
     await ml.add_entry(b"8")
     assert [b"8"] == datas(await ml.read_entries(EARLIEST, 9))
 

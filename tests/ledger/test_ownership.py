@@ -75,7 +75,7 @@ ASKING = {
 
 
 def never(position: Position, error: LedgerError | None) -> None:
-    raise AssertionError(f"{position} was told to a stale owner")
+    raise AssertionError(f"{position} was confirmed to a stale owner")
 
 
 async def opened_again(store: LedgerStore, engine: FaultyEngine) -> ManagedLedger:
@@ -117,7 +117,7 @@ async def refused(call: Call, ml: ManagedLedger) -> LedgerError | None:
 
 
 def test_no_method_of_the_handle_is_forgotten() -> None:
-    told = {
+    covered = {
         *CHANGING,
         *APPENDING,
         *CURSORS,
@@ -126,7 +126,7 @@ def test_no_method_of_the_handle_is_forgotten() -> None:
         *OF_COMMITTER_AND_STORE,
         *ASKING,
     }
-    assert told == {name for name in dir(ManagedLedger) if not name.startswith("_")}
+    assert covered == {name for name in dir(ManagedLedger) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("method", [*CHANGING, *APPENDING, *CURSORS, *HARMLESS])
@@ -157,10 +157,10 @@ async def test_after_a_failed_sync_nothing_is_changed_or_acknowledged(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, method: str
 ) -> None:
     await add_all(ml, numbers(0, 9))
-    told: list[type[LedgerError | None]] = []
+    results: list[type[LedgerError | None]] = []
 
     def done(position: Position, error: LedgerError | None) -> None:
-        told.append(type(error))
+        results.append(type(error))
 
     hold = engine.hold_next("sync")
     append(ml, b"x", done)
@@ -171,7 +171,7 @@ async def test_after_a_failed_sync_nothing_is_changed_or_acknowledged(
     await store.flush()
     calls = dict(engine.calls)
     assert isinstance(await refused({**CHANGING, **APPENDING, **CURSORS}[method], ml), Fenced)
-    assert ([Fenced] * 3, calls) == (told, engine.calls), "nothing is tried again"
+    assert ([Fenced] * 3, calls) == (results, engine.calls), "nothing is retried"
     engine.drop_unsynced()
     newer = await taken_over(store, engine)
     assert numbers(0, 9) == await all_of(newer)
@@ -200,10 +200,10 @@ async def test_an_append_that_fills_a_ledger_of_a_lost_owner_is_the_last_one(
     """Regression: the append raised, and its entry was confirmed afterwards all the same."""
     await add_all(ml, numbers(0, 2))
     ml._services.versions.reset("orders", 99)
-    told: list[LedgerError | None] = []
-    append(ml, b"3", lambda position, error: told.append(error))
+    results: list[LedgerError | None] = []
+    append(ml, b"3", lambda position, error: results.append(error))
     await store.flush()
-    assert ([None], LedgerState.FENCED) == (told, ml.state)
+    assert ([None], LedgerState.FENCED) == (results, ml.state)
 
 
 OWNER = """

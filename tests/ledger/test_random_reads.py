@@ -80,10 +80,10 @@ class Log:
             self.engine.fail_next("commit")
         elif len(self.positions) > ENTRIES_MAX:
             await self.ml.trim_before(self.positions[ENTRIES_MAX // 2])
-        self.forget_gone()
+        self.forget_trimmed()
         self.read_some(3)  # unconfirmed entries are not visible
         await self.store.flush()
-        self.forget_gone()
+        self.forget_trimmed()
         self.count_some(3)
         assert self.last <= self.ml.last_confirmed_entry, "it never goes back"
         self.last = self.ml.last_confirmed_entry
@@ -97,11 +97,11 @@ class Log:
             backlog = len(self.positions) - bisect_left(self.positions, start)
             assert backlog == self.ml.number_of_entries(start, LATEST), start
 
-    def forget_gone(self) -> None:
-        """What was deleted is a beginning of the list."""
+    def forget_trimmed(self) -> None:
+        """Remove what was trimmed, which is a prefix of the list."""
         listed = {info.ledger_id for info in self.ml.ledgers}
-        gone = sum(position.ledger_id not in listed for position in self.positions)
-        del self.positions[:gone], self.datas[:gone]
+        trimmed = sum(position.ledger_id not in listed for position in self.positions)
+        del self.positions[:trimmed], self.datas[:trimmed]
         assert all(position.ledger_id in listed for position in self.positions)
 
     # What is read

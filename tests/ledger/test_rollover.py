@@ -30,7 +30,7 @@ async def opened(store: LedgerStore, **limits: int) -> ManagedLedger:
     return await store.open_managed_ledger("rolls", config=with_limits(UNLIMITED, **limits))
 
 
-# Reasons
+# Reasons for a rollover
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ async def test_a_deletion_that_failed_leaves_the_timer_running(
     assert [1, 0] == counts(ml)
 
 
-# While a rollover is on its way
+# While a rollover is in flight
 
 
 async def test_appends_during_a_rollover_are_accepted_at_once_and_confirmed_in_order(
@@ -179,7 +179,7 @@ async def test_nothing_rolls_while_the_storage_fails(
         await store.flush()
         assert (before, [b"0"]) == (ml.ledgers, await all_of(ml))
     await add_all(ml, numbers(1, 2))
-    assert [1, 2, 0] == counts(ml), "what the outage tore is closed, once"
+    assert [1, 2, 0] == counts(ml), "the ledger of the outage is closed, once"
 
 
 async def test_an_empty_ledger_that_lost_its_appends_leaves_the_list(

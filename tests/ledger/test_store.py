@@ -433,7 +433,7 @@ async def test_bytes_of_rows_count_as_unconfirmed(open_store: OpenStore) -> None
     store = await open_store(engine=engine, config=StoreConfig(committer_queue_bytes_max=100))
     ml = await store.open_managed_ledger("orders")
     hold = engine.hold_next("commit")
-    store.append_rows_nowait([(b"k", b"v" * 60), (b"gone", None)], lambda error: None)
+    store.append_rows_nowait([(b"k", b"v" * 60), (b"deleted", None)], lambda error: None)
     assert not store.is_saturated
     ml.append_nowait(b"x", 1, 1, lambda position, error: None, [(b"k", b"v" * 60)])
     assert store.is_saturated

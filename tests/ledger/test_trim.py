@@ -184,7 +184,7 @@ async def cut_at(engine: FaultyEngine, op: Operation, index: int, *, trims: bool
     store = await LedgerStore.open(None, engine=engine)
     going = asyncio.ensure_future(go(store, trims=trims))
     reached = asyncio.ensure_future(hold.reached())
-    # A trim behind a rollover comes along with others, or not: the last operation may be missing.
+    # A trim after a rollover may share a group with others: the last operation may be missing.
     await asyncio.wait([going, reached], return_when=asyncio.FIRST_COMPLETED)
     engine.drop_unsynced()
     reached.cancel()

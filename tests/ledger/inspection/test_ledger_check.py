@@ -18,7 +18,7 @@ from tests.ledger.words import nothing_wrong
 
 
 def planted(folder: Path, *rows: tuple[bytes, bytes | None], drops: tuple[int, ...] = ()) -> None:
-    """Write rows as only a fault of ours would."""
+    """Write rows that only a bug could write."""
     engine = LogRocksdbEngine(folder)
     head = [key for key, _ in engine.scan(*keys.managed_ledger_range())]
     assert 2 == len(head)

@@ -75,7 +75,7 @@ def test_one_damaged_byte_in_the_second_of_four_groups(
     change(path, SIZE + at)
     found = walked(path)
     assert [expected] == found.faults
-    # Behind a commit frame that cannot be read the walk finds its way with the next one.
+    # After an unreadable commit frame the walk continues at the next one.
     assert (2 if at > COMMIT else 3) == found.group_count
 
 

@@ -29,7 +29,7 @@ async def folder(tmp_path: Path) -> Path:
 
 
 def planted(folder: Path, *rows: tuple[bytes, bytes | None]) -> None:
-    """Write rows as only a fault of ours would."""
+    """Write rows that only a bug could write."""
     engine = LogRocksdbEngine(folder)
     group = CommitGroup(rows=list(rows))
     engine.commit(group, sync=True)
@@ -137,8 +137,8 @@ def test_entries_that_a_record_promises_are_missed(folder: Path) -> None:
     record = LedgerRecord(ledger_id=first, entries=5, size=9, closed_ms=1)
     planted(folder, (keys.ledger_key(1, first), encode_ledger(record)))
     with StoppedStore(folder) as store:
-        told = read(store, "orders")
-        assert [b"10", b"11", "entries 2 to 4 are not in the index"] == told[:3]
+        found = read(store, "orders")
+        assert [b"10", b"11", "entries 2 to 4 are not in the index"] == found[:3]
 
 
 def test_records_that_cannot_be_read(folder: Path) -> None:
@@ -164,17 +164,17 @@ def test_verification_of_all_and_of_one(folder: Path) -> None:
     def dislike(name: str, position: Position, data: bytes | None) -> str | None:
         return "not liked" if data in {b"last", b"11"} else None
 
-    def told(problems: list[Problem]) -> set[tuple[str, str]]:
+    def described(problems: list[Problem]) -> set[tuple[str, str]]:
         return {(each.managed_ledger, each.reason) for each in problems}
 
     with StoppedStore(folder) as store:
         every = store.verify(None, dislike)
         assert (3, 6, 14) == (every.managed_ledger_count, every.entry_count, every.entry_bytes)
         own = {("orders", "not liked"), ("orders", "the data fails its CRC")}
-        assert own | {("ended", "not liked")} == told(every.problems)
+        assert own | {("ended", "not liked")} == described(every.problems)
         one = store.verify(store.find("orders"), dislike)
         assert (1, 5) == (one.managed_ledger_count, one.entry_count)
-        assert own == told(one.problems)
+        assert own == described(one.problems)
 
 
 async def test_folders_that_cannot_be_opened(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_used_ranges_are_evicted_first_least_recently_touched_first() -> None:
     assert (50, 0) == (cache.expected_bytes, cache.used_bytes)
     assert cache.reserve(10)
     assert [False] == held(cache, 0)
-    assert not cache.reserve(10), "what is on its way is not thrown out"
+    assert not cache.reserve(10), "reserved room is not evicted"
     cache.put(cached(9, 10), is_used=True)
     assert [False] == held(cache, 9)
     assert not ReadAheadCache(5).reserve(6)

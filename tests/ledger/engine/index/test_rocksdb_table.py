@@ -37,7 +37,7 @@ def test_a_key_is_resident_when_it_takes_no_disk(table: RocksdbTable) -> None:
     assert not table.is_resident(b"0101")
     table.load(b"0100")
     assert table.is_resident(b"0100")
-    assert table.is_resident(b"0101"), "it is known that there is none"
+    assert table.is_resident(b"0101"), "its absence is known from memory"
     assert not table.is_resident(b"1900"), "another block"
 
 

@@ -79,7 +79,7 @@ def chosen(*files: tuple[int, int, int], free: int = 1 << 40, current: int = 9) 
         ([(1, 100, 79), (9, 0, 0)], 1),
         ([(1, 100, 50), (2, 100, 40), (3, 100, 60)], 2),
         ([(1, 100, 50), (2, 100, 50)], 1),
-        # One file in ten may be empty as long as the whole is not.
+        # One file in ten may be dead while the log as a whole is not.
         ([(1, 100, 50), *[(file, 100, 100) for file in range(2, 9)]], None),
         ([(1, 100, 30), *[(file, 100, 80) for file in range(2, 9)]], 1),
         # Nothing alive: a checkpoint removes it, so it neither counts nor is copied.
