@@ -42,10 +42,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/subscriptions/dispatch/test_key_shared_state.py",
         "tests/subscriptions/test_subscription_machine.py",
     ),
-    "topics/partition/partition_state": (
-        "tests/topics/partition/test_tail_state.py",
-        "tests/topics/test_partition_log_machine.py",
-    ),
+    "topics/partition/partition_state": ("tests/topics/test_partition_log_machine.py",),
     "topics/partition/producer_state": ("tests/topics/test_partition_log_machine.py",),
 }
 
