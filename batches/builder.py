@@ -66,9 +66,9 @@ def build_batch(
         records: at least one.
         codec: how the records are compressed.
         producer: id, epoch and first sequence number of an idempotent producer.
-        base_offset: offset of the first record; brokers want 0.
+        base_offset: offset of the first record; brokers require 0.
         leader_epoch: epoch of the log; brokers ignore it.
-        log_append_time_ms: when given, the time that holds for every record.
+        log_append_time_ms: if given, the time of every record.
     """
     body, count, base_timestamp, max_timestamp = _encode(records)
     assert count > 0, "a batch needs at least one record"

@@ -27,12 +27,12 @@ MAPPED_SIZE_MIN = 1 << 20
 """From this size on an output gets pages that exist only once they are written to."""
 _OUTPUT_SIZE_FIRST = 64 << 10
 _GROWTH = 4
-_FULL_MESSAGE = "write whole buffer"  # how the library says that the output is full; pinned by test
+_FULL_MESSAGE = "write whole buffer"  # the library's message for a full output; pinned by a test
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEAD = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_SIZE = 32 << 10
-_SNAPPY_RATIO_MAX = 64  # a copy of 2 bytes stands for at most 64
+_SNAPPY_RATIO_MAX = 64  # a copy of 2 bytes yields at most 64
 _INT32_BE = Struct(">i")
 
 _LZ4_HEAD = b"\x04\x22\x4d\x18\x60\x40\x82"  # independent blocks of at most 64 KiB, no checksums
@@ -81,7 +81,7 @@ def decompress(
     Args:
         codec: the number from the attributes field.
         data: one block of records, compressed.
-        size_max: how many bytes may come out.
+        size_max: limit of the output, in bytes.
         pause: see `batches.pacing`.
 
     Raises:
@@ -105,10 +105,10 @@ def decompress(
 
 
 def release(body: Buffer) -> None:
-    """Give back the memory of what `decompress` returned, if it has pages of its own.
+    """Free the memory of a body that `decompress` returned, if it has pages of its own.
 
-    Closing the pages leaves the interpreter to others meanwhile; collecting them would not. Parts
-    of the body that are still in use keep it.
+    Closing the pages releases the interpreter's lock meanwhile; collecting them would not. Parts of
+    the body that are still in use keep it.
     """
     if isinstance(body, memoryview) and isinstance(pages := body.obj, mmap):
         with suppress(BufferError):
@@ -124,7 +124,7 @@ def _output(size: int) -> mmap | bytearray:
 
 
 def _decompress_growing(codec: Codec, data: Buffer, size_max: int) -> Buffer:
-    """Decompress into a small buffer, and when that is too small into one of all that may come."""
+    """Decompress into a small buffer, and if that is too small into one of the maximum size."""
     run = {
         Codec.GZIP: cramjam.gzip.decompress_into,
         Codec.LZ4: cramjam.lz4.decompress_into,
@@ -171,7 +171,7 @@ def _decompress_snappy(data: memoryview, size_max: int, pause: Pause) -> Buffer:
 
 
 def _xerial_blocks(data: memoryview, pause: Pause) -> list[memoryview]:
-    """Take the framing of snappy-java apart."""
+    """Split the framing of snappy-java into blocks."""
     position = len(_XERIAL_HEAD)
     if len(data) < position:
         raise CorruptBatch(f"snappy frame of {len(data)} bytes, expected at least {position}")

@@ -135,7 +135,7 @@ def read_header(buffer: Buffer, start: int = 0) -> BatchHeader:
 
 
 def read_record_count(buffer: Buffer) -> int:
-    """Read how many records a stored batch says it has; a fraction of the cost of its head.
+    """Read the record count of a stored batch; a fraction of the cost of `read_header`.
 
     Raises:
         CorruptBatch: fewer than 61 bytes are there.

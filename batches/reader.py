@@ -19,14 +19,14 @@ from kledger.batches.record import Record, RecordFields, locate_fields, read_res
 
 
 class RecordTime(NamedTuple):
-    """When and where a record is, without its contents."""
+    """Offset and timestamp of a record, without its contents."""
 
     offset: int
     timestamp: int
 
 
 def iterate_batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Split a run of stored batches, such as the answer of a fetch; a cut last one is left out."""
+    """Split consecutive stored batches, as in a fetch response; drop an incomplete last one."""
     view = memoryview(data)
     position = 0
     while len(view) - position >= BATCH_OVERHEAD:
@@ -105,7 +105,7 @@ def opened_body(
     size_max: int = OUTPUT_SIZE_MAX,
     pause: Pause = no_pause,
 ) -> Iterator[Buffer]:
-    """Open the body for the length of a block; its memory goes back at once at the end."""
+    """Open the body for the length of a block; its memory is freed at the end."""
     body = open_body(batch, header, size_max, pause)
     try:
         yield body
@@ -114,7 +114,7 @@ def opened_body(
 
 
 def iterate_fields(body: Buffer, count: int, pause: Pause = no_pause) -> Iterator[RecordFields]:
-    """Yield where each of `count` records lies.
+    """Yield the location of each of `count` records.
 
     Raises:
         CorruptBatch: there are fewer or more records than `count`.

@@ -1,6 +1,6 @@
 """One record of a batch: its fields, and the zigzag varints they are written in.
 
-Rule: every length is checked against the bytes that are there before anything is sliced.
+Rule: every length is checked against the remaining bytes before anything is sliced.
 Must not know: batches, codecs, absolute offsets (a record holds deltas only).
 
 Layout: length, attributes (1 byte; Kafka's clients write 0 and ignore it), timestamp delta, offset
@@ -18,7 +18,7 @@ from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause, paced
 Header = tuple[str, bytes | None]
 VARINT_SIZE_MAX = 10
 ATTRIBUTES_MAX = 0x7F
-"""The largest that every client can pass over: some take the attributes for a varint."""
+"""The largest that every client can skip: some read the attributes as a varint."""
 
 
 class Record(NamedTuple):
@@ -129,7 +129,7 @@ def read_rest(
 
 
 def check_rest(body: Buffer, fields: RecordFields, pause: Pause = no_pause) -> None:
-    """Check what `read_rest` would read, and keep nothing: a record may be all headers.
+    """Check what `read_rest` would read without keeping it: a record may be all headers.
 
     Raises:
         CorruptBatch: as `read_rest`.
@@ -168,7 +168,7 @@ def headers_start(body: Buffer, fields: RecordFields) -> int:
 def read_header_values(
     body: Buffer, fields: RecordFields, name: bytes, pause: Pause = no_pause
 ) -> list[bytes | None]:
-    """Return the values of the headers of that name; nothing of the others is kept.
+    """Return the values of the headers of that name, without reading the others.
 
     Raises:
         CorruptBatch: as `read_rest`.
@@ -189,7 +189,7 @@ def read_header_values(
 
 
 def _behind(position: int, size: int, end: int) -> int:
-    """Return where a field of that size ends, which has to be inside of the record."""
+    """Return the end of a field of that size, which must be inside of the record."""
     stop = position + max(size, 0)
     if stop > end:
         raise CorruptBatch(f"field of {size} bytes at byte {position}, record ends at {end}")

@@ -55,7 +55,7 @@ def partition_of(managed_ledger: str) -> PartitionName | None:
 
 
 class StoredTopics:
-    """What the rows say of partitions.
+    """Partitions as their rows describe them.
 
     Attributes:
         problems: rows that cannot be read.
@@ -80,7 +80,7 @@ class StoredTopics:
         return record is not None and partition.index < record.partition_count
 
     def segment_bytes(self, partition: PartitionName) -> int:
-        """How large the segments of the partition are wanted; what the server says is not known."""
+        """The segment size of the partition; the server's own default is unknown here."""
         record = self._topics.get(partition.topic_id)
         configs = record.configs if record is not None else {}
         return effective_config(configs, TopicDefaults()).segment_bytes

@@ -77,7 +77,7 @@ class TopicRegistry:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> "TopicRegistry":
-        """Load all topics; partitions are opened when they are wanted.
+        """Load all topics; partitions are opened by their first use.
 
         Raises:
             UnreadableRow: a stored topic cannot be read.
@@ -90,7 +90,7 @@ class TopicRegistry:
         registry._deleted_topics.load()
         return registry
 
-    # Looking (plain)
+    # Lookups (plain)
 
     def get(self, name: str) -> Topic | None:
         """The topic of that name, in any spelling."""
@@ -122,7 +122,7 @@ class TopicRegistry:
 
         Raises:
             InvalidTopicName, TopicAlreadyExists, InvalidPartitions, InvalidReplicationFactor,
-            InvalidConfig: what is wrong.
+            InvalidConfig: it cannot be created.
         """
         name = resolve_name(name)
         check_name(name)
@@ -146,7 +146,7 @@ class TopicRegistry:
         effective_config(record.configs, self.defaults)
         return record
 
-    # Changing
+    # Changes
 
     async def create(
         self,
@@ -156,12 +156,12 @@ class TopicRegistry:
         configs: Mapping[str, str] | None = None,
         replication: int = USE_DEFAULT,
     ) -> Topic:
-        """Make a topic; -1 stands for the default.
+        """Create a topic; -1 is the default.
 
         Raises:
             InvalidTopicName, TopicAlreadyExists, InvalidPartitions, InvalidReplicationFactor,
             InvalidConfig: see `check_creation`.
-            StorageFailed: nothing was made.
+            TopicStorageFailed: nothing was made.
         """
         async with self._changing:
             record = self.check_creation(
@@ -173,15 +173,15 @@ class TopicRegistry:
     async def delete(self, name: str, *, topic_id: UUID | None = None) -> None:
         """Delete a topic with everything in it.
 
-        The topic has gone when this returns; what it has left goes in the background.
+        The topic does not exist when this returns; its data is removed in the background.
 
         Args:
             name: the topic.
-            topic_id: the one that is meant; another that got its name meanwhile is left alone.
+            topic_id: its id; a topic that was created again under the name is not deleted.
 
         Raises:
-            UnknownTopic: there is none.
-            StorageFailed: nothing was deleted.
+            UnknownTopic: no such topic exists.
+            TopicStorageFailed: nothing was deleted.
         """
         async with self._changing:
             topic = self._expect(name)
@@ -190,15 +190,15 @@ class TopicRegistry:
             await self._delete([topic])
 
     async def delete_many(self, topics: Iterable[Topic]) -> list[Topic]:
-        """Delete topics as `delete` does, all or none; return those that had not gone before.
+        """Delete topics as `delete` does, all or none; return those that existed.
 
         Raises:
-            StorageFailed: nothing was deleted.
+            TopicStorageFailed: nothing was deleted.
         """
         async with self._changing:
-            there = [topic for topic in topics if self._topics.get(topic.name) is topic]
-            await self._delete(there)
-            return there
+            existing = [topic for topic in topics if self._topics.get(topic.name) is topic]
+            await self._delete(existing)
+            return existing
 
     async def _delete(self, topics: Sequence[Topic]) -> None:
         rows: list[tuple[bytes, bytes | None]] = []
@@ -217,12 +217,12 @@ class TopicRegistry:
         self._deleted_topics.add(topic.record for topic in topics)
 
     async def create_partitions(self, name: str, total: int) -> Topic:
-        """Give a topic more partitions; durable cursors begin at the beginning of those.
+        """Add partitions to a topic; durable cursors begin at their first entry.
 
         Raises:
-            UnknownTopic: there is none.
+            UnknownTopic: no such topic exists.
             InvalidPartitions: it has that many, or more.
-            StorageFailed: nothing has changed.
+            TopicStorageFailed: nothing has changed.
         """
         async with self._changing:
             topic = self._expect(name)
@@ -256,17 +256,17 @@ class TopicRegistry:
     async def alter_configs(
         self, name: str, changes: Mapping[str, str | None], *, replace: bool = False
     ) -> Topic:
-        """Change settings of a topic; they hold at once.
+        """Change settings of a topic, which are in force at once.
 
         Args:
             name: the topic.
-            changes: by name; None takes a setting back.
-            replace: forget the settings that are not named.
+            changes: by name; None removes a setting.
+            replace: remove the settings that are not named.
 
         Raises:
-            UnknownTopic: there is none.
+            UnknownTopic: no such topic exists.
             InvalidConfig: nothing was changed.
-            StorageFailed: nothing was changed.
+            TopicStorageFailed: nothing was changed.
         """
         async with self._changing:
             topic = self._expect(name)
@@ -303,7 +303,7 @@ class TopicRegistry:
             effective_config(topic.configs, defaults)
 
     def change_defaults(self, defaults: TopicDefaults) -> None:
-        """Let other defaults hold, at once and for all topics; `check_defaults` allows them."""
+        """Use other defaults, at once and for all topics; `check_defaults` must have passed."""
         if defaults == self.defaults:
             return
         self.defaults = defaults

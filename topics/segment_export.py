@@ -66,7 +66,7 @@ class SegmentExport:
             (self._folder / "leader-epoch-checkpoint").write_text(text)
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return itself."""
         return self
 
     def __exit__(

@@ -32,7 +32,7 @@ async def stored_sizes(
         sizes |= {
             (topic, index): size
             for (topic, index), size in zip(some, found, strict=True)
-            if size is not None and not topic.is_open(index)  # rows of open ones lag behind
+            if size is not None and not topic.is_open(index)  # rows of open ones are outdated
         }
     return sizes
 

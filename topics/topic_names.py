@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def resolve_name(spelling: str) -> str:
-    """Return the name that a spelling stands for; it is not checked yet."""
+    """Return the name for a spelling; `check_name` checks it."""
     for prefix in _PREFIXES:
         if spelling.startswith(prefix):
             return spelling[len(prefix) :]
@@ -29,7 +29,7 @@ def check_name(name: str) -> None:
     """Check a resolved name by Kafka's rules.
 
     Raises:
-        InvalidTopicName: it says which rule.
+        InvalidTopicName: the message names the rule.
     """
     if not name:
         raise InvalidTopicName("Topic name is invalid: the empty string is not allowed")
@@ -48,7 +48,7 @@ def check_name(name: str) -> None:
 
 
 def is_internal(name: str) -> bool:
-    """Whether Kafka keeps this name for itself; here it can be neither created nor written."""
+    """Whether the name is internal in Kafka; such a topic can be neither created nor written."""
     return name in INTERNAL_NAMES
 
 

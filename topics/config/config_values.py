@@ -78,7 +78,7 @@ def one_of(*words: str) -> Allowed:
 
 
 def some_of(*words: str) -> Allowed:
-    """A list of the words; it may be empty, and a word that comes twice counts once."""
+    """A list of the words; it may be empty, and duplicates count once."""
     return Allowed(
         "a list of " + ", ".join(words),
         lambda value: isinstance(value, tuple) and set(value) <= set(words),
@@ -115,7 +115,7 @@ def parse(name: str, kind: ConfigType, text: str, allowed: Allowed | None) -> Co
 
 
 def normal_text(value: ConfigValue) -> str:
-    """Return the text of a value as Apache Kafka writes it; what a list has twice stands once."""
+    """Return the text of a value as Apache Kafka writes it; a list without duplicates."""
     if isinstance(value, tuple):
         return ",".join(dict.fromkeys(value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -58,7 +58,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """What holds for topics that do not say otherwise."""
+    """Settings of topics that do not have their own."""
 
     num_partitions: int = 1
     """Partitions of a topic that is created without a number."""
@@ -111,7 +111,7 @@ class TopicConfig:
     producer_id_expiration_ms: int
 
     def record_rules(self, now_ms: int) -> RecordRules:
-        """What each record has to keep at this time."""
+        """The rules for the records of a batch that is appended at this time."""
         if self.is_log_append_time:
             return RecordRules(self.is_compacted)
         return RecordRules(
@@ -257,7 +257,7 @@ def _broker_value(key: ConfigKey, configs: Mapping[str, str]) -> str | None:
         if synonym.factor != 1:
             number = parse(synonym.name, ConfigType.INT, text, None)
             assert isinstance(number, int), "parsed as INT"
-            # A negative number of hours or minutes stands for no limit, not for a product.
+            # A negative number of hours or minutes means no limit and is not multiplied.
             text = str(number * synonym.factor if number >= 0 else -1)
         parse(synonym.name, key.type, text, key.allowed)
         return text
