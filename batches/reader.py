@@ -127,7 +127,7 @@ def iterate_fields(body: Buffer, count: int, pause: Pause = no_pause) -> Iterato
         position = fields.end
         yield fields
     if position != len(body):
-        raise CorruptBatch(f"{len(body) - position} bytes behind the last of {count} records")
+        raise CorruptBatch(f"{len(body) - position} bytes after the last of {count} records")
 
 
 def record_timestamp(header: BatchHeader, fields: RecordFields) -> int:
