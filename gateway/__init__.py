@@ -1,5 +1,5 @@
-"""The Kafka façade: sockets in, answers out, over topics, offsets and groups.
+"""The Kafka façade: requests in, responses out, over topics, offsets and groups.
 
-Rule: Kafka's words only; what a handler decides it decides on plain values.
+Rule: Kafka's words only; decisions are made on plain values.
 Must not know: how the ledger stores entries, the native façade.
 """

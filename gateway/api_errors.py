@@ -17,7 +17,7 @@ from kledger.topics import Topic, TopicRegistry, TopicsError, UnknownTopic, chec
 
 T = TypeVar("T")
 
-NO_AUTHORIZER = "No Authorizer is configured: nobody is kept from anything here"
+NO_AUTHORIZER = "No Authorizer is configured: every client may do everything"
 USER, ANONYMOUS = "User", "ANONYMOUS"
 """The principal of every client that did not authenticate."""
 

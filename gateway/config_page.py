@@ -1,7 +1,7 @@
 """The page about settings of topics, groups, client metrics and brokers: docs/CONFIGS.md.
 
-Rule: what the page says is what the tables of names say, and a test compares them. `python -m
-gateway.config_page` writes it anew.
+Rule: the page is made from the tables of names, and a test compares them. `python -m
+kledger.gateway.config_page` writes it.
 Must not know: values in force.
 """
 
@@ -79,7 +79,7 @@ def page() -> str:
 
 
 def alterable_brokers() -> list[BrokerKey]:
-    """Return what of a broker can be altered, but for the defaults of topics."""
+    """Return the alterable keys of a broker, except the defaults of topics."""
     of_topics = {synonym.name for key in CONFIG_KEYS.values() for synonym in key.synonyms}
     return [
         key
@@ -99,7 +99,7 @@ def _row(key: BrokerKey) -> str:
 
 
 def _lists(keys: Iterable[ConfigKey]) -> str:
-    """Return what works and what is only kept."""
+    """Return the lists of effective keys and of accepted ones."""
     shown = [key for key in keys if not key.is_internal]
     parts = []
     for title, is_effective in (("Settings with an effect", True), ("Accepted only", False)):

@@ -1,14 +1,14 @@
 """Features: levels of behaviour that brokers and clients agree on (KIP-584).
 
-Rule: what stands here is supported between its bounds, and its level holds from the start.
-Must not know: who asks.
+Rule: every level between `min` and `max` is supported, and `level` holds from the start.
+Must not know: requests.
 """
 
 from typing import Final, NamedTuple
 
 
 class Feature(NamedTuple):
-    """One feature, with the levels that are supported and the one that holds."""
+    """One feature, with its supported levels and the level that holds."""
 
     name: str
     min: int
@@ -17,7 +17,7 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final = (
-    # Tools read from it which release a cluster speaks: 7 is 3.3-IV3, 30 is 4.3-IV0.
+    # Tools derive the release of a cluster from it: 7 is 3.3-IV3, 30 is 4.3-IV0.
     Feature("metadata.version", 7, 30, 30),
     # One node is in sync with itself, so the list of other eligible leaders is always empty.
     Feature("eligible.leader.replicas.version", 0, 1, 1),
@@ -25,4 +25,4 @@ FEATURES: Final = (
     Feature("transaction.version", 0, 2, 2),
 )
 FEATURES_EPOCH: Final = 0
-"""Rises whenever a level changes, which none does while a server runs."""
+"""Rises when a level changes; none does while a server runs."""

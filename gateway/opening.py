@@ -1,6 +1,6 @@
-"""Opening: builds what handlers ask for, over a store and its topics.
+"""Opening: builds the services of a server over its store and its topics.
 
-Rule: everything that the coordinators keep is loaded here, and looked after from here on.
+Rule: the coordinators load their stored state here, and run their timers from here on.
 Must not know: listeners, settings beyond the gateway's, processes.
 """
 

@@ -1,7 +1,7 @@
-"""Expressions: regular expressions that clients send, in the syntax of RE2.
+"""Regular expressions of clients, in the syntax of RE2.
 
-Rule: pure; no expression can take more than linear time.
-Must not know: what is matched, what comes of it.
+Rule: pure; no expression takes more than linear time.
+Must not know: what is matched.
 """
 
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ class Regex(Protocol):
     """A compiled expression."""
 
     def fullmatch(self, text: str) -> object | None:
-        """Return something if all of the text matches."""
+        """Return a match if all of the text matches, otherwise None."""
         ...
 
 
@@ -20,10 +20,10 @@ class InvalidRegex(ValueError):
 
 
 def compile_regex(text: str) -> Regex:
-    """Make an expression that can be used.
+    """Compile an expression.
 
     Raises:
-        InvalidRegex: with what is wrong, in RE2's words.
+        InvalidRegex: with the message of RE2.
     """
     import re2  # noqa: PLC0415 - takes longer than the whole gateway, and few servers need it
 
@@ -37,6 +37,6 @@ def compile_regex(text: str) -> Regex:
 
 
 def _error_text(error: Any) -> str:
-    """Return what RE2 says, which the library hands on as bytes."""
-    said = error.args[0] if error.args else b""
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    """Return the message of RE2, which the library passes as bytes."""
+    message = error.args[0] if error.args else b""
+    return message.decode(errors="replace") if isinstance(message, bytes) else str(message)

@@ -1,14 +1,14 @@
-"""What a server has at a moment: topics, groups, transactions, memory.
+"""Gauges of a server: topics, groups, transactions, memory.
 
-Rule: read when somebody looks; nothing is counted for it.
-Must not know: who looks.
+Rule: a gauge is computed when it is read; nothing is counted for it.
+Must not know: how metrics are shown.
 """
 
 from kledger.gateway.services import Services
 
 
 def show_services(services: Services) -> None:
-    """Let the metrics of a server tell of what it has."""
+    """Register the gauges of a server."""
     gauge, registry = services.metrics.gauge, services.registry
     gauge("topics", lambda: len(registry.all()), "topics")
     gauge(

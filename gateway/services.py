@@ -1,4 +1,4 @@
-"""Services: everything a handler may ask for, built once by the wiring.
+"""Services: the collaborators of all handlers, built once by `opening`.
 
 Rule: handlers get their collaborators from here and from nowhere else; nothing is global.
 Must not know: how the parts are built, or which handler uses which.
@@ -57,19 +57,19 @@ class Services:
 
     @property
     def log_dir(self) -> str:
-        """What admin answers call the folder of all partitions."""
+        """The folder of all partitions, as admin responses name it."""
         return "memory" if self.store.path is None else str(self.store.path)
 
     def close(self) -> None:
-        """Answer who waits for a coordinator, stop its timers. May be repeated."""
+        """Answer the clients that wait for a coordinator, and stop its timers. Idempotent."""
         self.transactions.close()
         self.groups.close()
 
 
 async def load_cluster_id(store: "LedgerStore", entropy: Entropy) -> str:
-    """Return the id of this cluster: the stored one, or a new one that is stored first.
+    """Return the stored id of this cluster, or store a new one and return it.
 
-    The form is that of Kafka's ids.
+    It has the form of Kafka's ids.
     """
     stored = store.get_row(CLUSTER_ID_KEY)
     if stored is not None:

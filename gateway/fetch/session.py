@@ -2,12 +2,12 @@
 
 Rule: a fetch looks only at the partitions that are ready: those that the client named, those whose
 log has changed, and those with records that were not fetched yet. All others only have a listener,
-which is called once; so a quiet partition costs nothing, however many there are, and neither does a
-session whose client is gone. A request changes nothing before it is known to be served, because one
-that waits for a log to be opened is started again. Ids are random, so that none is taken for one of
-before a restart. Above the limit of partitions in all sessions, no new one begins, and one that
-grew ends: its client then names all partitions in each request.
-Must not know: how requests are parsed. Which sessions there are is decided by `session_state`.
+which is called once; so a quiet partition costs nothing, however many there are, and neither does
+the session of a disconnected client. A request changes nothing before it is known to be served,
+because one that waits for a log to be opened is started again. Ids are random, so that none is
+taken for one of before a restart. Above the limit of partitions in all sessions, no new one begins,
+and one that grew ends: its client then names all partitions in each request.
+Must not know: how requests are parsed. `session_state` decides which sessions exist.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ PartitionKey = tuple[bytes, int]
 
 
 class SessionPartition(FetchedPartition):
-    """One partition that a session keeps; `fetch` is the session."""
+    """One partition of a session; `fetch` is the session."""
 
     __slots__ = ("cached", "is_listening", "leader_epoch", "session")
 
@@ -58,27 +58,27 @@ class SessionPartition(FetchedPartition):
         self.is_listening = False
 
     def find(self, log: "PartitionLog | None", error_code: int) -> None:
-        """Read from that log from now on, or be in error."""
+        """Read from this log from now on, or be in error."""
         self.stop_listening()
         self.log, self.error_code = log, error_code
         if log is not None:
             self.use(log, self.leader_epoch)
 
     def listen(self) -> None:
-        """Hear of the next thing that happens in the log."""
+        """Be called at the next change of the log."""
         if not self.is_listening and self.log is not None:
             self.is_listening = True
             self.log.add_listener(self, self.session)
 
     def stop_listening(self) -> None:
-        """Hear of nothing."""
+        """Remove the listener from the log."""
         if self.is_listening and self.log is not None:
             self.is_listening = False
             self.log.remove_listener(self)
 
     @property
     def is_changed(self) -> bool:
-        """Whether an answer would name it."""
+        """Whether the next response would name it."""
         log = self.log
         return (
             log is None
@@ -97,7 +97,7 @@ class FetchSession(FetchSessionEntry):
         self.missing_partition_code = missing_partition_code(has_topic_ids=has_topic_ids)
         self._partitions: dict[PartitionKey, SessionPartition] = {}
         self.ready: dict[SessionPartition, None] = {}
-        """What the next answer may name, in the order in which it may."""
+        """The partitions that the next response may name, in that order."""
         self.slot: SessionFetchSlot | None = None
         """The fetch that waits."""
         self.is_ended = False
@@ -106,18 +106,18 @@ class FetchSession(FetchSessionEntry):
 
     @property
     def unit_name(self) -> str:
-        """Its id, for the log."""
+        """Its id."""
         return str(self.session_id)
 
     def close_after_fault(self, error: Exception) -> None:
-        """End it, and the connection of a fetch that waits; the client begins a new one."""
+        """End it, and close the connection of a waiting fetch; the client begins a new session."""
         if self.slot is not None:
             self.slot.contain(error)
         self.end()
 
     @property
     def partition_count(self) -> int:
-        """How many partitions it keeps for its client."""
+        """How many partitions it has."""
         return len(self._partitions)
 
     def add_partition(
@@ -129,14 +129,14 @@ class FetchSession(FetchSessionEntry):
         leader_epoch: int,
         found: LogLookup,
     ) -> None:
-        """Add a partition, or let other numbers hold for it.
+        """Add a partition, or replace its numbers.
 
         Args:
             key: topic as on the wire, and index.
-            offset: the first record that is wanted.
+            offset: of the first record to fetch.
             bytes_max: the partition's own limit.
-            leader_epoch: which the client knows.
-            found: its log, or the error instead.
+            leader_epoch: that the client knows.
+            found: its log, or its error.
         """
         one = self._partitions.get(key)
         if one is None:
@@ -146,18 +146,18 @@ class FetchSession(FetchSessionEntry):
         self.ready[one] = None
 
     def forget(self, key: PartitionKey) -> None:
-        """Leave a partition out from now on; nothing if it is not there."""
+        """Remove a partition; nothing if there is none."""
         one = self._partitions.pop(key, None)
         if one is not None:
             one.stop_listening()
             self.ready.pop(one, None)
 
     def partitions_without_log(self) -> list[SessionPartition]:
-        """Return the partitions that must be looked up again."""
+        """Return the ready partitions whose topic must be looked up again."""
         return [one for one in self.ready if one.log is None or one.log.is_closed]
 
     def partition_changed(self, one: FetchedPartition) -> None:
-        """Something happened in the log of a partition."""
+        """Make a partition ready: its log has changed."""
         assert isinstance(one, SessionPartition)
         one.stop_listening()
         self.ready[one] = None
@@ -166,11 +166,11 @@ class FetchSession(FetchSessionEntry):
             one.listen()
 
     def update_readiness(self, one: SessionPartition, *, has_records: bool = False) -> None:
-        """Keep a partition ready only while there is something to say about it.
+        """Keep a partition ready only while the next response would name it.
 
         Args:
             one: the partition.
-            has_records: it was named with records: now it is the turn of the others.
+            has_records: the response has records of it; it goes behind the others.
         """
         if one not in self.ready:
             return
@@ -182,7 +182,7 @@ class FetchSession(FetchSessionEntry):
             self.ready[one] = None
 
     def end(self) -> None:
-        """Forget everything; a fetch that waits is answered."""
+        """Answer the waiting fetch, and remove all partitions and listeners."""
         if self.slot is not None:
             self.slot.finish()
         for one in self._partitions.values():
@@ -193,7 +193,7 @@ class FetchSession(FetchSessionEntry):
 
 
 class SessionFetchSlot(FetchSlot):
-    """One fetch of a session: only what is ready is looked at, only what is news is told."""
+    """One fetch of a session: reads only ready partitions, and sends only what has changed."""
 
     __slots__ = ("_is_full_response", "_session")
 
@@ -221,7 +221,7 @@ class SessionFetchSlot(FetchSlot):
     def _add_listeners(self) -> None:
         session = self._session
         if session.slot is not None:
-            session.slot.finish()  # its connection must be gone: nobody asks twice at a time
+            session.slot.finish()  # its connection is closed: no client sends two at a time
         session.slot = self
         for one in list(session.ready):
             session.update_readiness(one)
@@ -271,7 +271,7 @@ class FetchManager:
     def find_continued(
         self, request: ParsedFetchRequest, *, has_topic_ids: bool
     ) -> tuple[FetchSession | None, int]:
-        """Return the session that a request goes on with, or None and why it cannot."""
+        """Return the session that a request continues, or None and the error code."""
         session = self._cache.get(request.session_id)
         if session is None:
             return None, FETCH_SESSION_ID_NOT_FOUND
@@ -292,7 +292,7 @@ class FetchManager:
         *,
         has_topic_ids: bool,
     ) -> FetchSession | None:
-        """Serve a request that names all its partitions; None: without a session."""
+        """Begin a session for a request that names all its partitions; None: it gets none."""
         if request.session_id:
             self.end(request.session_id)
         if request.session_epoch != INITIAL_EPOCH:
@@ -304,7 +304,7 @@ class FetchManager:
                 return None
             self.end(eviction_candidate.session_id)
         if not self._cache.has_room():
-            return None  # there may be no sessions at all
+            return None  # the limit is 0
         if self._partition_count + len(wanted) > PARTITIONS_MAX:
             return None
         session = FetchSession(self._new_id(), has_topic_ids=has_topic_ids, now_ms=now_ms)
@@ -320,13 +320,13 @@ class FetchManager:
         wanted: Sequence[tuple[FetchPartition, LogLookup]],
         refound: Sequence[tuple[SessionPartition, LogLookup]],
     ) -> None:
-        """Let a request go on with a session that it may go on with.
+        """Apply a request to the session that it continues.
 
         Args:
-            session: as `find_continued` returned it.
-            request: says what is forgotten.
-            wanted: what is new, or has other numbers.
-            refound: partitions that had no log before.
+            session: from `find_continued`.
+            request: names the partitions to remove.
+            wanted: the partitions that are new or have other numbers.
+            refound: partitions that had no log, looked up again.
         """
         before = session.partition_count
         self._cache.advance(session, self._services.clock.monotonic_ms())

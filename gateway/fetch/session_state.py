@@ -1,9 +1,9 @@
-"""Fetch session state: which incremental fetch sessions there are, and which may be continued.
+"""Fetch session state: which incremental fetch sessions exist, and which request continues which.
 
-Rule: a session is continued by the epoch that follows the last one, by one request at a time. A new
-one takes the place of one that was not used for long, or of an older and smaller one; else it is
-not made, and the client goes on with whole lists. What a client was told of a partition is told
-again only when it has changed. Source: KIP-227, Kafka's FetchManager and FetchSessionCache.
+Rule: a request continues a session with the epoch after the last one, one request at a time. A new
+session evicts one that was not used for long, or an older and smaller one; otherwise it is not
+created, and its client names all partitions in each request. A response repeats offsets of a
+partition only when they have changed. Source: KIP-227, Kafka's FetchManager and FetchSessionCache.
 Must not know: logs, requests, how a session waits.
 """
 
@@ -15,9 +15,9 @@ from kledger.gateway.wire.error_codes import ErrorCode
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
-"""Asks for a session; a session that is named beside it ends."""
+"""Requests a new session; ends the session whose id the request has."""
 FINAL_EPOCH = -1
-"""Asks for none; a session that is named beside it ends."""
+"""Requests no session; ends the session whose id the request has."""
 EPOCH_MAX = 2**31 - 1
 SESSION_ID_MAX = 2**31 - 1
 EVICTION_MS = 120_000
@@ -31,16 +31,16 @@ FETCH_SESSION_TOPIC_ID_ERROR = int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch that continues a session; 0 is never one."""
+    """Return the epoch that continues a session; never 0."""
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
 class FetchSessionEntry(ABC):
-    """What decides about the life of one session.
+    """The state that decides about one session.
 
     Attributes:
-        has_topic_ids: whether its partitions are named by ids (version 13 on) or by names.
-        epoch: the one that the next request must bring.
+        has_topic_ids: whether its client names topics by ids (from version 13 on) or by names.
+        epoch: the epoch that the next request must have.
     """
 
     __slots__ = ("created_ms", "epoch", "has_topic_ids", "session_id", "used_ms")
@@ -57,7 +57,7 @@ class FetchSessionEntry(ABC):
         """How many partitions it keeps for its client."""
 
     def continuation_error(self, epoch: int, *, has_topic_ids: bool) -> int:
-        """Say why a request cannot go on with it; 0: it can."""
+        """Return the error of a request that continues it; 0: none."""
         if epoch != self.epoch:
             return INVALID_FETCH_SESSION_EPOCH
         return NONE if has_topic_ids == self.has_topic_ids else FETCH_SESSION_TOPIC_ID_ERROR
@@ -82,18 +82,18 @@ class FetchSessionCache(Generic[Session]):
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> Session | None:
-        """Forget a session and return it; None if there is none."""
+        """Remove and return a session; None if there is none."""
         return self._sessions.pop(session_id, None)
 
     def has_room(self) -> bool:
-        """Return whether another one fits without anybody's leaving."""
+        """Return whether a new session needs no eviction."""
         return len(self._sessions) < self._slots_max
 
     def eviction_candidate(self, partition_count: int, now_ms: int) -> Session | None:
-        """Return the session that has to make room for a new one of that many partitions.
+        """Return the session to evict for a new one of that many partitions; None: there is none.
 
-        Two cases: the one that was used longest ago, if that is too long; else the smallest of
-        those that are not new, if it is no larger than the new one.
+        Two cases: the session used longest ago, if that is more than `EVICTION_MS`; else the
+        smallest one older than that, if it is no larger than the new one.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.used_ms > EVICTION_MS:
@@ -105,20 +105,20 @@ class FetchSessionCache(Generic[Session]):
         return smallest
 
     def add(self, session: Session) -> None:
-        """Take in a session for which there is room."""
+        """Add a session for which there is room."""
         assert self.has_room(), f"{len(self._sessions)} fetch sessions, none was removed"
         assert session.session_id not in self._sessions, f"session {session.session_id} twice"
         self._sessions[session.session_id] = session
 
     def advance(self, session: Session, now_ms: int) -> None:
-        """A request continues it."""
+        """Continue a session with a request."""
         session.epoch = next_epoch(session.epoch)
         session.used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
 
 
 class CachedPartition:
-    """What a session's client knows of one partition."""
+    """The offsets that the client of a session was last sent for one partition."""
 
     __slots__ = ("high_watermark", "log_start_offset")
 
@@ -126,10 +126,10 @@ class CachedPartition:
         self.high_watermark = self.log_start_offset = -1
 
     def has_changed(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Return whether these differ from what was told last."""
+        """Return whether these differ from what was sent last."""
         return high_watermark != self.high_watermark or log_start_offset != self.log_start_offset
 
     def update(self, error_code: int, high_watermark: int, log_start_offset: int) -> None:
-        """Note what is told; after an error everything is news."""
+        """Record what is sent; after an error the next offsets count as changed."""
         self.high_watermark = -1 if error_code else high_watermark
         self.log_start_offset = log_start_offset

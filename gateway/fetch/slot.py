@@ -1,8 +1,8 @@
-"""FetchSlot: one fetch being served: waiting for data, reading it once, answering.
+"""FetchSlot: one fetch while it is served: it waits for records, reads them once, and answers.
 
-Rule: while it waits it is a listener of its partitions and one timer, no task. What moved is
-counted at once, the answer is made at the end of the loop turn, so that it holds all that became
-durable together. Whether to wait, and how much to read, is `fetch_plan`'s decision.
+Rule: while it waits, it is a listener of its logs and one timer, no task. Changes are counted at
+once, but the response is made at the end of the tick, so that it has everything that became durable
+together. `fetch_plan` decides whether to wait and how much to read.
 Must not know: how requests are parsed, topics.
 """
 
@@ -40,33 +40,33 @@ if TYPE_CHECKING:
 FETCH = 1
 READ_COMMITTED = 1
 LogLookup = tuple["PartitionLog | None", int]
-"""The log of a partition, or None and the error instead."""
+"""The log of a partition and NONE, or None and an error code."""
 
 
 def missing_partition_code(*, has_topic_ids: bool) -> int:
-    """Return the error of a partition that is not there any more."""
+    """Return the error code of a partition that no longer exists."""
     code = ErrorCode.UNKNOWN_TOPIC_ID if has_topic_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return int(code)
 
 
 def without_records(result: FetchResult) -> FetchResult:
-    """Return what is said about a partition, and nothing of what it has."""
+    """Return the result of a partition without its records."""
     key, index, error_code, high_watermark, stable_offset, start_offset, aborted, _, _ = result
     aborted = () if aborted else aborted
     return key, index, error_code, high_watermark, stable_offset, start_offset, aborted, (), 0
 
 
 class PartitionChangeListener(Protocol):
-    """Who hears of the partitions of a fetch.
+    """A fetch or a session, called when the log of one of its partitions changes.
 
     Attributes:
-        missing_partition_code: the error of a partition that is not there any more.
+        missing_partition_code: the error code of a partition that no longer exists.
     """
 
     missing_partition_code: int
 
     def partition_changed(self, one: "FetchedPartition") -> None:
-        """A partition has more, or lost its beginning, or is gone."""
+        """Act on a partition whose log has grown, was truncated, or was closed."""
         ...
 
 
@@ -88,16 +88,16 @@ class FetchedPartition:
         self.counted = 0
 
     def use(self, log: "PartitionLog", leader_epoch: int) -> None:
-        """Read from `log`, unless the client knows another leader epoch than it has."""
+        """Read from `log`; in error if the client knows another leader epoch."""
         self.log = log
         self.error_code = leader_epoch_error(leader_epoch, log.leader_epoch)
 
     def __call__(self) -> None:
-        """Something moved in the log."""
+        """Be called by the log at its next change."""
         self.fetch.partition_changed(self)
 
     def count(self, wait: FetchWait, *, is_committed: bool) -> None:
-        """Look at the log and count what it has."""
+        """Count the bytes that the log has for this fetch."""
         log = self.log
         if log is not None and log.is_closed:
             self.error_code = self.fetch.missing_partition_code
@@ -115,14 +115,14 @@ class FetchedPartition:
             self.counted = wait.add(available, self.bytes_max, self.counted)
 
     def is_readable(self, budget: FetchBudget, *, is_committed: bool) -> bool:
-        """Return whether reading would bring anything."""
+        """Return whether a read would return anything."""
         log = self.log
         if self.error_code or log is None or not budget.can_read(self.bytes_max):
             return False
         return self.offset < (log.last_stable_offset if is_committed else log.high_watermark)
 
     def read_nowait(self, budget: FetchBudget, *, is_committed: bool) -> "ReadResult | None":
-        """Read what the budget allows from memory; None if the storage is needed."""
+        """Read from memory what the budget allows; None if the storage must be read."""
         assert self.log is not None
         return self.log.read_nowait(
             self.offset,
@@ -142,13 +142,13 @@ class FetchedPartition:
         )
 
     def result(self, read: "ReadResult | None", *, is_committed: bool) -> FetchResult:
-        """Return what is said about this partition; `read` is None if nothing was read."""
+        """Return the result of this partition; `read` is None if nothing was read."""
         log = self.log
         aborted: Sequence[tuple[int, int]] | None = () if is_committed else None
         if read is not None and read.error is not None:
-            is_gone = log is not None and log.is_closed
+            is_closed = log is not None and log.is_closed
             self.error_code = (
-                self.fetch.missing_partition_code if is_gone else error_code_of(read.error)
+                self.fetch.missing_partition_code if is_closed else error_code_of(read.error)
             )
         if self.error_code or log is None:
             aborted = () if log is None or log.is_closed else None
@@ -169,7 +169,7 @@ class FetchedPartition:
 
 
 class FetchSlot(ResponseSlot):
-    """The place of a fetch's answer in the order of its connection."""
+    """The response of one fetch in the queue of its connection."""
 
     __slots__ = (
         "_body",
@@ -239,7 +239,7 @@ class FetchSlot(ResponseSlot):
             self.wanted.append(one)
 
     def refuse(self, error_code: int) -> None:
-        """Answer every partition with an error."""
+        """Answer every partition with an error that has none."""
         for one in self.wanted:
             one.error_code = one.error_code or error_code
 
@@ -247,11 +247,11 @@ class FetchSlot(ResponseSlot):
 
     @property
     def is_parked(self) -> bool:
-        """Whether it waits for records, or for its time to be over."""
+        """Whether it waits for records or its timeout."""
         return self._timer is not None
 
     def begin(self, correlation_id: int) -> None:
-        """Answer at once if there is enough, else wait."""
+        """Answer at once if there is enough, otherwise wait."""
         self._correlation_id = correlation_id
         self._count_available()
         if self._wait.is_over:
@@ -261,7 +261,7 @@ class FetchSlot(ResponseSlot):
         self._park()
 
     def _count_available(self) -> None:
-        """Count what there is."""
+        """Count the bytes of all partitions."""
         wait, is_committed = self._wait, self._is_committed
         for one in self.wanted:
             one.count(wait, is_committed=is_committed)
@@ -269,14 +269,14 @@ class FetchSlot(ResponseSlot):
             wait.is_over = True
 
     def _add_listeners(self) -> None:
-        """Hear of whatever moves."""
+        """Listen to all logs."""
         self._is_listening = True
         for one in self.wanted:
             assert one.log is not None
             one.log.add_listener(one, self._port)
 
     def matches(self, version: int, body: bytes) -> bool:
-        """Return whether a request asks what this one asked, and nothing has happened since."""
+        """Return whether a request equals this one, and no log has changed since."""
         return (
             not self._is_changed
             and self._is_listening
@@ -286,7 +286,7 @@ class FetchSlot(ResponseSlot):
         )
 
     def wait_again(self, correlation_id: int) -> None:
-        """Serve another request that asks the same."""
+        """Serve another request that equals this one."""
         self._correlation_id = correlation_id
         self.response = None
         self._has_slot = False
@@ -303,25 +303,25 @@ class FetchSlot(ResponseSlot):
             self._port.open_slot(self, is_exclusive=True)
 
     def partition_changed(self, one: FetchedPartition) -> None:
-        """A partition has more, or lost its beginning, or is gone."""
+        """Act on a partition whose log has grown, was truncated, or was closed."""
         if self._is_changed and self._wait.is_over:
             return
         self._is_changed = True
         if self._timer is None:
-            return  # Between two requests: the next one looks for itself.
+            return  # Between two requests: the next one counts anew.
         one.count(self._wait, is_committed=self._is_committed)
         if self._wait.is_over:
             self._port.finish_at_tick_end(self)
 
     def finish(self) -> None:
-        """Stop waiting and answer."""
+        """Stop waiting, and answer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._answer()
 
     def _expire(self) -> None:
-        """The time is over. If nothing happened, the next request may find all as it is."""
+        """Answer at the timeout; if no log has changed, stay for an equal request."""
         self._timer = None
         if self._is_changed or not self._wait.is_empty:
             self._answer()
@@ -335,15 +335,15 @@ class FetchSlot(ResponseSlot):
         self._respond([prefix + self._idle_body])
 
     def contain(self, error: Exception) -> None:
-        """Close the connection, as something of this fetch has failed."""
+        """Close the connection: this fetch has failed."""
         self._port.contain(error)
 
     def answer_now(self) -> None:
-        """The server is about to stop."""
+        """Answer with what there is."""
         self.finish()
 
     def abandon(self) -> None:
-        """The connection is gone, or asks something else now."""
+        """Stop: the connection is closed, or its next request is another one."""
         self._is_abandoned = True
         self._stop_listening()
         self.wanted.clear()
@@ -361,7 +361,7 @@ class FetchSlot(ResponseSlot):
     # Answering.
 
     def _answer(self) -> None:
-        """Read from memory what may be sent; go on with a task where the storage is needed."""
+        """Read and answer, when there is room for the response."""
         self._stop_listening()
         room = self._port.fetch_space
         if not room.has_room():
@@ -384,7 +384,7 @@ class FetchSlot(ResponseSlot):
                     budget.spend(read.size)
                 results.append(one.result(read, is_committed=self._is_committed))
             self._send(results)
-        except Exception as error:  # noqa: BLE001 - it may be somebody else who ends the wait
+        except Exception as error:  # noqa: BLE001 - the caller may serve another connection
             self._port.contain(error)
 
     def _continue_from_storage(self, results: list[FetchResult], budget: FetchBudget) -> None:
@@ -407,7 +407,7 @@ class FetchSlot(ResponseSlot):
         self._send(results)
 
     def _within_quota(self, results: list[FetchResult]) -> list[FetchResult]:
-        """Leave the records out when the client has used up its quota."""
+        """Leave the records out if the client has used up its quota."""
         size = sum(result[-1] for result in results)
         if not size or self._port.meter.admits_fetched(size):
             return results
@@ -415,7 +415,7 @@ class FetchSlot(ResponseSlot):
 
     def _send(self, results: list[FetchResult]) -> None:
         results = self._within_quota(results)
-        # Partitions and fetch know each other: without this they would wait for the collector.
+        # Breaks the cycle of fetch and partitions, or only the garbage collector would free them.
         self.wanted.clear()
         self._respond(fetch_response_frame(self._correlation_id, self._version, results))
 

@@ -1,19 +1,18 @@
 """Produce, key 0, versions 3-13 (advertised from 0, see the list of handlers).
 
 Behaviour:
-- A batch is appended before the next frame is looked at; its answer leaves when it is durable, and
-  answers keep the order of requests. Every partition is answered for itself.
-- acks 0 gets no answer; an error under it closes the connection, which is all a client can see.
+- A batch is appended before the next frame is read; its response is sent when it is durable, and
+  responses keep the order of requests. Every partition is answered for itself.
+- acks 0 gets no response; an error under it closes the connection, which is all a client can see.
   acks other than -1, 0 and 1 is INVALID_REQUIRED_ACKS for every partition.
-- Unknown topics are not created here: UNKNOWN_TOPIC_OR_PARTITION. Names that Kafka keeps for
-  itself are INVALID_TOPIC_EXCEPTION.
+- Unknown topics are not created here: UNKNOWN_TOPIC_OR_PARTITION. Names of Kafka's internal topics
+  are INVALID_TOPIC_EXCEPTION.
 - Null records are INVALID_RECORD (Kafka 4.3 never answers them).
-- Transactional batches are asked about by `gateway.produce.transaction_verification`. A request
-that has one
-  and no transactional id is refused as a whole, with the code that Kafka has for it.
-- A batch whose records must be looked at for long holds its connection: `gateway.produce.request`.
-- The records stay in the frame when the frame has memory of its own and they fill it well;
-  otherwise the batch gets memory of its own, because it stays in the cache after the frame is gone.
+- `gateway.produce.transaction_verification` verifies transactional batches. A request that has one
+  and no transactional id is rejected as a whole, with the code that Kafka has for it.
+- A batch whose records take long to check holds its connection (`gateway.produce.request`).
+- The records stay in the frame when the frame has memory of its own and they fill it well; any
+  other batch is copied, because the cache keeps it longer than the frame.
 
 Version notes:
 - zstd needs v7 (KIP-110). v8 adds messages and record errors (KIP-467), v10 leader hints (KIP-951,
@@ -58,7 +57,7 @@ MAX_VERSION = 13
 ZSTD = 4
 ZSTD_SINCE = 7
 LogOrError: TypeAlias = PartitionLog | int
-"""Where a batch goes, or the error code of its partition."""
+"""The log of a batch, or the error code of its partition."""
 
 
 def make_handler(services: "Services") -> "ProduceHandler":
@@ -86,7 +85,7 @@ class ProduceHandler:
         *,
         is_owned: bool,
     ) -> Coroutine[Any, Any, None] | None:
-        """Append every batch of the request, or say which logs must be opened first."""
+        """Append every batch of the request, or return what must be awaited first."""
         single = find_single_batch(frame, version, body_start)
         route = self._routes.find(version, single)
         records: Records
@@ -109,7 +108,7 @@ class ProduceHandler:
     def _admit(
         self, request: ParsedProduceRequest, records: Records, version: int
     ) -> tuple[list[LogOrError], Container[int]] | Coroutine[Any, Any, None]:
-        """Return where the batches go and which are verified, or what must happen first."""
+        """Return the logs and the verified positions of the batches, or what to await first."""
         found = self._find_logs(request, records, version)
         if not isinstance(found, list):
             return found
@@ -123,7 +122,7 @@ class ProduceHandler:
     def _find_logs(
         self, request: ParsedProduceRequest, records: Records, version: int
     ) -> list[LogOrError] | Coroutine[Any, Any, None]:
-        """Return where the batches go, or what must happen first; see `start`."""
+        """Return the logs of the batches, or what must be awaited first; see `start`."""
         missing: list[UnopenedPartition] = []
         found = [
             self._find(key, records[position], request.acks, version, missing)
@@ -142,7 +141,7 @@ class ProduceHandler:
         version: int,
         missing: list[UnopenedPartition],
     ) -> LogOrError:
-        """Return the log of a partition or an error code; or note that it must be opened first."""
+        """Return the log of a partition or its error code, or add it to `missing`."""
         key, index = partition
         has_ids = version >= TOPIC_ID_SINCE
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
@@ -165,9 +164,9 @@ class ProduceHandler:
         found: list[LogOrError],
         version: int,
     ) -> set[int] | Coroutine[Any, Any, None]:
-        """Return which batches are verified, or what must happen first; see `start`.
+        """Return the positions of verified batches, or what must be awaited first; see `start`.
 
-        A batch whose transaction may not write here has its error in `found`.
+        The error of a batch whose transaction does not include its partition is set in `found`.
         """
         assert request.transactional_id is not None
         batches = []
@@ -185,7 +184,7 @@ class ProduceHandler:
 
 
 def _missing_topic_error(name: bytes) -> ErrorCode:
-    """Say why there is no topic of that name."""
+    """Return the error code of a name without a topic."""
     if is_internal(resolve_name(name.decode("utf-8", "replace"))):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

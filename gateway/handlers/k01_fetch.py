@@ -1,15 +1,14 @@
 """Fetch, key 1, versions 4-18.
 
 Behaviour:
-- Nothing is read to find out whether to wait; see `gateway.fetch.fetch_plan` for when the answer
-leaves
-  and how many bytes each partition adds. No cursor of any kind exists.
-- Waiting is an object that listens to its partitions, and one timer; it holds up its own
-  connection alone. If nothing happened until the timer ended, the object is kept: a consumer that
-  asks the same again is waiting again for the price of comparing the requests.
-- Stored bytes leave as they are. Records are never null: clients fail on it.
-- Sessions (KIP-227): the client says what changes, the answer what is new; an idle fetch of a
-  session costs nothing per partition. `gateway.fetch.session` says which requests may go on.
+- Nothing is read to decide whether to wait; `gateway.fetch.fetch_plan` decides when the response is
+  sent and how many bytes each partition adds. No cursor of any kind exists.
+- A waiting fetch is an object that listens to its logs, and one timer; only its own connection
+  waits for it. If no log has changed until the timeout, the object is kept: an equal request of the
+  consumer then waits again for the price of comparing the requests.
+- Stored bytes are sent as they are. Records are never null: clients fail on it.
+- Sessions (KIP-227): requests have what the client changes, responses what is new; an idle fetch of
+  a session costs nothing per partition. `gateway.fetch.session` decides which requests continue.
 - An offset beyond the end or before the start is OFFSET_OUT_OF_RANGE, with -1 for all offsets. An
   isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
 - Aborted transactions are null for read_uncommitted, a list for read_committed.
@@ -74,7 +73,7 @@ class FetchHandler:
         *,
         is_owned: bool,
     ) -> Coroutine[Any, Any, None] | None:
-        """Answer, or wait for data, or say which logs must be opened first."""
+        """Answer, or wait for records, or return the opening of logs that must be awaited first."""
         body = bytes(frame[body_start:])
         retained_slot = port.retained_slot
         if retained_slot is not None:
@@ -117,7 +116,7 @@ class FetchHandler:
     def _find(
         self, key: bytes, index: int, missing: list[UnopenedPartition], *, has_ids: bool
     ) -> LogLookup:
-        """Find the log of a partition, or its error; or note that it must be opened first."""
+        """Return the log of a partition or its error code, or add it to `missing`."""
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
         if topic is None:
             return None, missing_partition_code(has_topic_ids=has_ids)

@@ -1,5 +1,5 @@
-"""Topics as requests name them: look-up, opening, and how responses describe them.
+"""Topics and partitions that requests name: look-up, opening, description.
 
 Rule: a look-up costs no await when the partition is open.
-Must not know: the log of a partition.
+Must not know: how a log stores records.
 """

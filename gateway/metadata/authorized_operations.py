@@ -1,9 +1,9 @@
-"""Bit fields of the operations a client may do (KIP-430).
+"""Bit fields of the operations that a client may perform (KIP-430).
 
-Without an authorizer everybody may do whatever exists for the kind of resource, so each field is
-a constant. Bit n stands for the operation with code n.
+Without an authorizer every client may perform every operation of a kind of resource, so each field
+is a constant. Bit n stands for the operation with code n.
 
-Must not know: who asks.
+Must not know: clients.
 """
 
 from enum import IntEnum

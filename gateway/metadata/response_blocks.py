@@ -1,13 +1,13 @@
-"""Metadata answers put together from parts that were encoded before.
+"""Metadata responses, joined from parts that were encoded before.
 
-A Metadata answer for a hundred topics costs more than a millisecond to encode, and the next one
-differs in nothing. So each topic's part is encoded alone, kept, and joined between a head and a
-tail:
+A Metadata response for a hundred topics costs more than a millisecond to encode, and the next one
+differs in nothing. So the part of each topic is encoded alone, cached, and joined between a head
+and a tail:
 
     head: throttle, brokers, cluster id, controller | number of topics | topics | tail
 
 Rule: the joined bytes are those of the whole message; a test compares them for every version.
-Must not know: topics, who asks.
+Must not know: topics, requests.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _COUNT = Layout(">i")
 
 
 class MetadataHead(ApiMessage, key=3, versions="0-13", flexible="9+"):
-    """What stands before the topics."""
+    """The fields before the topics."""
 
     throttle_time_ms: Int32 = field(versions="3+", default=0)
     brokers: list[MetadataResponseBroker] = field(default=[])
@@ -38,7 +38,7 @@ class MetadataTopicBlock(ApiMessage, key=3, versions="0-13", flexible="9+"):
 
 
 class MetadataTail(ApiMessage, key=3, versions="0-13", flexible="9+"):
-    """What stands behind the topics."""
+    """The fields behind the topics."""
 
     cluster_authorized_operations: Int32 = field(versions="8-10", default=-2147483648)
     error_code: Int16 = field(versions="13+", default=0)
@@ -55,7 +55,7 @@ def encode_head(head: MetadataHead, version: int) -> bytes:
 
 
 def join_parts(head: bytes, topics: Sequence[bytes], tail: MetadataTail, version: int) -> bytes:
-    """Return the body of an answer."""
+    """Return the body of a response."""
     if version >= FLEXIBLE_SINCE:
         count = encode_uvarint(len(topics) + 1)
     else:
@@ -64,5 +64,5 @@ def join_parts(head: bytes, topics: Sequence[bytes], tail: MetadataTail, version
 
 
 def _without_tags(body: bytes, version: int) -> bytes:
-    """Cut off the empty tagged fields of the message that only served to encode its parts."""
+    """Cut off the empty tagged fields of the message that only serves to encode a part."""
     return body[:-1] if version >= FLEXIBLE_SINCE else body

@@ -1,7 +1,8 @@
-"""Topics as a Metadata answer tells them: those that are there, and those that are not.
+"""Topics as a Metadata response describes them, and topics that do not exist.
 
-Rule: one node leads and replicates every partition; an id is stronger than a name beside it.
-Must not know: versions beyond the null name, how parts of an answer are kept.
+Rule: one node leads and replicates every partition. If a request has both id and name, the id
+decides.
+Must not know: versions, except for the null name; how parts of a response are cached.
 """
 
 from collections.abc import Sequence
@@ -26,12 +27,12 @@ LEADER_EPOCH = 0
 
 
 def without_duplicates(asked: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    """Leave out what was asked for before, as Kafka does."""
+    """Return the requested topics without repetitions, as Kafka does."""
     return list({(one.name, one.topic_id): one for one in asked}.values())
 
 
 def missing_topic_error(name: str | None) -> TopicsError:
-    """Say why there is no such topic: nobody could have made it, or nobody has."""
+    """Return the error of a topic that does not exist: its name is invalid, or it is unknown."""
     try:
         check_name(resolve_name(name or ""))
     except InvalidTopicName as error:
@@ -44,7 +45,7 @@ def missing_topic_error(name: str | None) -> TopicsError:
 def describe_topic(
     topic: Topic, name: str, node_id: int, with_operations: bool
 ) -> MetadataResponseTopic:
-    """Describe a topic under the name that it was asked for by."""
+    """Describe a topic under the name in the request."""
     return MetadataResponseTopic(
         name=name,
         topic_id=topic.id,
@@ -67,7 +68,7 @@ def describe_topic(
 def describe_missing_topic(
     asked: MetadataRequestTopic, error: TopicsError, version: int
 ) -> MetadataResponseTopic:
-    """Describe a topic that is not there. Two cases: asked for by id, asked for by name."""
+    """Describe a topic that does not exist. Two cases: requested by id, requested by name."""
     if asked.topic_id != ZERO_UUID:
         name = None if version >= NULL_NAME_SINCE else ""
         return MetadataResponseTopic(

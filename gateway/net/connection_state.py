@@ -1,9 +1,9 @@
-"""Connection state: which request of one connection may start, and which response may leave.
+"""Connection state: which request of one connection may start, and which response may be sent.
 
-Rule: responses leave in the order of their requests. Produce pipelines behind Produce; any other
-request starts when every earlier response is complete, runs alone, and what comes after it waits.
-Kafka serves a connection one request at a time, so a client cannot see a difference but speed.
-Must not know: sockets, frames' contents, the event loop.
+Rule: responses are sent in the order of their requests. Produce pipelines behind Produce; any other
+request starts when all earlier responses are complete, runs alone, and later ones wait for it.
+Kafka serves a connection one request at a time, so a client can see no difference but speed.
+Must not know: sockets, the contents of frames, the event loop.
 """
 
 from collections import deque
@@ -12,37 +12,38 @@ from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
-# Why nothing may start on a connection for the time being; several may hold at once.
+# Why no request of a connection may start for now; several may hold at once.
 HOLD_SLOW_READER = 1
-"""The peer does not take its responses: another one would only pile up."""
+"""The client does not read its responses: another one would only pile up."""
 HOLD_BLOCKED = 2
-"""The first waiting request needs something that is being fetched, such as a partition's log."""
+"""The first waiting request needs something that is being prepared, such as an open log."""
 HOLD_SATURATED = 4
-"""The store has as much to write as it accepts."""
+"""The write queue of the store is full."""
 HOLD_STOPPING = 8
-"""The server is about to stop; started requests are answered, others are not started."""
+"""The server is stopping: started requests are answered, no other one is started."""
 HOLD_THROTTLED = 16
-"""The client used more than its quota: it was told so, and its next request waits (KIP-219)."""
+"""The client exceeded a quota: its response carries the throttle time, and its next request waits
+(KIP-219)."""
 
 
 class MsCounter(Protocol):
-    """A number that is added to."""
+    """A counter of milliseconds."""
 
     value: int
 
 
 HOLD_NOT_ADMITTED = 32
-"""The connection was not let in: there is no place for it yet, or it came too early."""
+"""The connection is not admitted: there are too many, or it came too early."""
 
 
 class ResponseSlot:
-    """The place of one response in the order of a connection.
+    """One response in the queue of a connection.
 
     Attributes:
-        response: the whole response frame in pieces; None while it is awaited.
-        request_bytes: what the request counts against the limits until it is answered.
+        response: the buffers of the whole frame; None until the response is ready.
+        request_bytes: bytes of the request; they count against limits until it is answered.
         begun_ms: monotonic time at which the request was started.
-        request_ms: where the time until its response is counted; there once it is opened.
+        request_ms: counts the time from its start to its response; set when it is opened.
     """
 
     __slots__ = ("begun_ms", "is_exclusive", "request_bytes", "request_ms", "response")
@@ -55,21 +56,21 @@ class ResponseSlot:
 
     @property
     def is_parked(self) -> bool:
-        """Whether it waits for something to happen, not for work that is under way."""
+        """Whether it waits for an event, not for work that is under way."""
         return False
 
     def abandon(self) -> None:
-        """The connection is gone: let go of whatever was to complete this slot."""
+        """Drop what would complete this slot: its connection is closed."""
 
     def finish(self) -> None:
-        """The end of the loop turn that was asked for is there."""
+        """Act at the end of the tick, after `finish_at_tick_end`."""
 
     def answer_now(self) -> None:
-        """The server is about to stop: answer now with what there is, if it can be done."""
+        """Answer now with what there is, if possible: the server is stopping."""
 
 
 class ByteBudget:
-    """Bytes that all connections of a server hold together."""
+    """Bytes of requests that all connections of a listener hold together."""
 
     __slots__ = ("limit", "used")
 
@@ -79,12 +80,12 @@ class ByteBudget:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether no more may be read."""
+        """Whether no further bytes may be read."""
         return self.used > self.limit
 
 
 class ConnectionState:
-    """The requests of one connection that were read and whose responses have not left."""
+    """The requests of one connection that were read and whose responses are not sent."""
 
     __slots__ = ("_budget", "_waiting", "holds", "is_exclusive", "output", "request_bytes", "slots")
 
@@ -93,9 +94,9 @@ class ConnectionState:
         self._waiting: deque[tuple[memoryview, bool]] = deque()
         self.slots: deque[ResponseSlot] = deque()
         self.output: list[Buffer] = []
-        """Pieces of complete responses whose turn has come, ready to be written."""
+        """Buffers of complete responses that are next in order, ready to be written."""
         self.is_exclusive = False
-        """Whether a request that must run alone is running."""
+        """Whether a request that runs alone is running."""
         self.holds = 0
         self.request_bytes = 0
 
@@ -111,7 +112,7 @@ class ConnectionState:
 
     @property
     def is_finished(self) -> bool:
-        """Whether everything that was read is answered, and every answer was taken to be sent."""
+        """Whether all requests are answered, and all responses taken by `take_output`."""
         return not self.slots and not self._waiting and not self.output
 
     def can_start(self, is_pipelined: bool) -> bool:
@@ -121,7 +122,7 @@ class ConnectionState:
         return is_pipelined or not self.slots
 
     def wait(self, frame: memoryview, *, is_pipelined: bool, is_first: bool = False) -> None:
-        """Queue a request that cannot start; `is_first` puts one back that had been taken out."""
+        """Queue a request that cannot start; `is_first` puts one back that was started."""
         self._count(len(frame))
         if is_first:
             self._waiting.appendleft((frame, is_pipelined))
@@ -140,7 +141,7 @@ class ConnectionState:
         return frame
 
     def open(self, slot: ResponseSlot, request_bytes: int, is_exclusive: bool) -> None:
-        """Give a started request its place in the order of responses."""
+        """Append the slot of a started request to the queue of responses."""
         assert not self.is_exclusive, "a request started beside one that must run alone"
         assert not (is_exclusive and self.slots), "an exclusive request started behind others"
         slot.request_bytes = request_bytes
@@ -150,7 +151,7 @@ class ConnectionState:
         self._budget.used += request_bytes
 
     def advance(self) -> bool:
-        """Move the responses whose turn has come to the output; return whether there were any."""
+        """Move the responses that are next in order to the output; return whether any moved."""
         slots = self.slots
         moved = False
         while slots and (response := slots[0].response) is not None:
@@ -170,7 +171,7 @@ class ConnectionState:
         return output
 
     def clear(self) -> list[ResponseSlot]:
-        """Forget everything because the connection is gone; return the slots that were open."""
+        """Forget everything, as the connection is closed; return the slots that were open."""
         abandoned = list(self.slots)
         self._count(-self.request_bytes)
         self.slots.clear()

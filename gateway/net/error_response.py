@@ -1,10 +1,10 @@
-"""Error answer: how an API says one error about everything that was asked.
+"""Error responses: one error for everything that a request names, in any API and version.
 
-Rule: pure; works from the declarations of the messages, so that every API in every version is there
-without a line of its own. The outermost `error_code` that a response has is set, and what the
-request named on the way to it is named again; a response without one above names topics, partitions
-or groups as the request did, and each has the error.
-Must not know: who refuses, or why.
+Rule: pure; works from the declarations of the messages, so no API needs a line of its own. The
+outermost `error_code` of a response is set, and the names on the way to it are copied from the
+request. In a response without an outer one, each topic, partition or group that the request names
+gets the error.
+Must not know: why a request fails.
 """
 
 from collections.abc import Iterable
@@ -36,13 +36,13 @@ EQUIVALENT_FIELDS: Final = (
         )
     ),
 )
-"""What is named again, and the names that messages have for the same thing."""
+"""Fields that are copied, and the names that messages have for the same field."""
 NESTED_TOPICS: Final = (FetchRequest, MetadataRequest)
-"""Their outermost code is about the session or the cluster; clients look at the inner ones."""
+"""Their outermost code is about the session or the cluster; clients act on the inner ones."""
 
 
 class NoErrorField(Exception):
-    """The response to this request has nowhere to say an error."""
+    """The response to this request has no field for an error."""
 
 
 def error_response(
@@ -51,12 +51,12 @@ def error_response(
     """Return the response that answers a request with an error.
 
     Raises:
-        NoErrorField: the response has no place for it, as nothing was named in the request.
+        NoErrorField: the response has no field for it, as the request names nothing.
     """
     answer = _ErrorResponse(version, error)
     response: ApiMessage = response_class()
-    is_said = answer.fill(response, request, is_outermost=isinstance(request, NESTED_TOPICS))
-    if not is_said and not answer.set_code(response):
+    is_set = answer.fill(response, request, is_outermost=isinstance(request, NESTED_TOPICS))
+    if not is_set and not answer.set_code(response):
         name = response_class.__name__
         raise NoErrorField(f"{name} v{version} to a request that names nothing has no error")
     return response
@@ -77,11 +77,11 @@ class _ErrorResponse:
         return bool(codes)
 
     def fill(self, value: Struct, requested: Struct, *, is_outermost: bool = False) -> bool:
-        """Set the error in one struct, or in what is below it; return whether it has a place."""
+        """Set the error in a struct or in the structs below it; return whether any has a code."""
         self._copy_names(value, requested)
         if not is_outermost and self.set_code(value):
             return True
-        is_said = False
+        is_set = False
         for one in self._fields(value):
             element = one.type.element
             if (
@@ -92,11 +92,11 @@ class _ErrorResponse:
                 continue
             items = [self._item(element.struct, each) for each in self._requested(one, requested)]
             setattr(value, one.name, items)
-            is_said |= bool(items)
-        return is_said
+            is_set |= bool(items)
+        return is_set
 
     def _item(self, cls: type[Struct], requested: Any) -> Struct:
-        """Return what says the error about one thing that was asked."""
+        """Return the struct with the error of one thing that the request names."""
         item: Struct = cls()
         if isinstance(requested, Struct):
             self.fill(item, requested)
@@ -107,7 +107,7 @@ class _ErrorResponse:
         return item
 
     def _copy_names(self, value: Struct, requested: Struct) -> None:
-        """Copy what was named, from whatever it is called there."""
+        """Copy the names of a request, under whichever name it has for them."""
         given = {one.name for one in self._fields(requested)}
         for one in self._fields(value):
             same = next((names & given for names in EQUIVALENT_FIELDS if one.name in names), None)
@@ -127,7 +127,7 @@ class _ErrorResponse:
         return copy
 
     def _requested(self, one: Field, requested: Struct) -> Iterable[Any]:
-        """Return what of the request a list of the response is about."""
+        """Return the list of the request that a list of the response answers."""
         lists = [each for each in self._fields(requested) if each.type.element is not None]
         named_alike = [each for each in lists if each.name == one.name]
         for each in named_alike or lists[:1]:
@@ -135,7 +135,7 @@ class _ErrorResponse:
         return ()
 
     def _has_error_field(self, cls: type[Struct]) -> bool:
-        """Tell whether a code is anywhere in a struct."""
+        """Return whether a struct, or a struct below it, has a code."""
         for one in fields_of(cls):
             if self._version not in one.versions:
                 continue
@@ -151,7 +151,7 @@ class _ErrorResponse:
 
 
 def _may_contain(one: Field, requested: Any) -> bool:
-    """Tell whether a field of a response names something that a request has without a struct."""
+    """Return whether a field can hold a name that the request has outside of any struct."""
     if one.name in CODES or one.name == TEXT:
         return False
     return one.type.name == ("string" if isinstance(requested, str) else "int32")

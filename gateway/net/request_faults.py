@@ -1,13 +1,12 @@
-"""Faulty requests: a listener whose requests fail, wait or come late where a test wants it.
+"""Request faults: a listener whose requests fail, wait or are delayed where a test wants it.
 
     faults = RequestFaults()
     GatewayServer(services, faults.make_connection)
     faults.fail_next("Produce", error="NOT_LEADER_OR_FOLLOWER")
 
-Rule: a fault is used up by one request that begins after it was armed; apart from faults requests
-are served as always. A server that has none of this pays nothing for it: its connections are of
-another class.
-Must not know: how a response says an error (`gateway.error_response`), what handlers do.
+Rule: a fault is used up by one request that starts after it was armed; all other requests are
+served as always. Only connections of another class know faults, so other servers pay nothing.
+Must not know: where a response has its error (`error_response` does), what handlers do.
 """
 
 import asyncio
@@ -48,22 +47,22 @@ REACHED_TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The request is answered with an error; None: its connection is closed."""
+    """Answer the request with an error; None: close its connection."""
 
     error: ErrorCode | None
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """The request begins so much later, by the clock of the server."""
+    """Start the request so much later, by the clock of the server."""
 
     ms: int
 
 
 class RequestHold:
-    """One request, stopped at its beginning until somebody decides how it goes on; in any thread.
+    """One request, held at its start until a test releases or fails it, from any thread.
 
-    Its connection stands still meanwhile, others do not.
+    Its connection serves no other request meanwhile; other connections do.
     """
 
     def __init__(self) -> None:
@@ -71,7 +70,7 @@ class RequestHold:
         self._decided: Future[Fail | None] = Future()
 
     async def reached(self) -> None:
-        """Wait until the request stands here."""
+        """Wait until the request is held."""
         await asyncio.shield(asyncio.wrap_future(self._reached))
 
     def wait_reached(self, timeout_ms: int = REACHED_TIMEOUT_MS) -> None:
@@ -87,23 +86,23 @@ class RequestHold:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request stands here now."""
+        """Whether a request is held now."""
         return self._reached.done() and not self._decided.done()
 
     def release(self) -> None:
-        """Let the request go on, or pass when it comes."""
+        """Serve the request, now or when it starts."""
         self._decide(None)
 
     def fail(self, error: "ErrorCode | str | int | None" = None) -> None:
-        """Let the request be answered with an error; without one its connection is closed."""
+        """Answer the request with an error; without one, close its connection."""
         self._decide(Fail(_error_code(error)))
 
     def _decide(self, decision: Fail | None) -> None:
-        with suppress(InvalidStateError):  # decided already, or the server is gone
+        with suppress(InvalidStateError):  # decided already, or the server is closed
             self._decided.set_result(decision)
 
     async def decision(self) -> Fail | None:
-        """Stand here; return how the request goes on. For connections."""
+        """Hold the request; return how it goes on. Called by connections."""
         if not self._reached.done():
             self._reached.set_result(None)
         return await asyncio.wrap_future(self._decided)
@@ -121,36 +120,36 @@ class RequestFaults:
         self._holds: list[RequestHold] = []
 
     def fail_next(self, api: str | int, error: "ErrorCode | str | int | None" = None) -> None:
-        """Answer the next request of an API with an error; without one its connection is closed.
+        """Answer the next request of an API with an error; without one, close its connection.
 
         Args:
             api: Kafka's name of the API, such as `Produce`, or its key.
             error: Kafka's name of the error, such as `NOT_LEADER_OR_FOLLOWER`, or its number.
 
         Raises:
-            ValueError: there is no such API or error; the message says which there are.
+            ValueError: there is no such API or error; the message lists those that exist.
         """
         self._arm(api, Fail(_error_code(error)))
 
     def hold_next(self, api: str | int) -> RequestHold:
-        """Stop the next request of an API at its beginning."""
+        """Hold the next request of an API at its start."""
         hold = RequestHold()
         self._arm(api, hold)
         self._holds.append(hold)
         return hold
 
     def delay_next(self, api: str | int, ms: int) -> None:
-        """Let the next request of an API begin so much later."""
+        """Start the next request of an API so much later."""
         self._arm(api, Delay(ms))
 
     @property
     def armed_count(self) -> int:
-        """How many faults were not used yet."""
+        """How many armed faults are unused."""
         with self._lock:
             return sum(map(len, self._armed.values()))
 
     def clear(self) -> None:
-        """Disarm everything, and let go on what is held."""
+        """Disarm all faults, and release all held requests."""
         with self._lock:
             self._armed.clear()
             holds, self._holds = self._holds, []
@@ -158,18 +157,18 @@ class RequestFaults:
             hold.release()
 
     def take(self, key: int) -> Fault | None:
-        """Return the fault for a request that begins. For connections."""
+        """Remove and return the fault of a request that starts. Called by connections."""
         with self._lock:
             armed = self._armed.get(key)
             return armed.popleft() if armed else None
 
     def put_back(self, key: int, fault: Fault) -> None:
-        """Arm a fault again that could not be used, before all others. For connections."""
+        """Arm a fault again that could not be used, before all others. Called by connections."""
         with self._lock:
             self._armed[key].appendleft(fault)
 
     def make_connection(self, listener: ListenerState) -> Connection:
-        """Return what serves one socket, with these faults."""
+        """Return the protocol of one socket, with these faults."""
         return FaultyConnection(listener, self)
 
     def _arm(self, api: str | int, fault: Fault) -> None:
@@ -179,7 +178,7 @@ class RequestFaults:
 
 
 class FaultyConnection(Connection):
-    """A connection that asks for faults before it begins a request."""
+    """A connection that asks for a fault before it starts a request."""
 
     __slots__ = ("_faults", "_resumed")
 
@@ -187,7 +186,7 @@ class FaultyConnection(Connection):
         super().__init__(listener)
         self._faults = faults
         self._resumed: deque[Fail | None] = deque(maxlen=1)
-        """How the first waiting request goes on, when a fault has let go of it."""
+        """How the first waiting request goes on after its delay or its hold."""
 
     def _begin(self, frame: memoryview, is_owned: bool) -> None:
         key = int.from_bytes(frame[:2], "big", signed=True)
@@ -222,7 +221,7 @@ class FaultyConnection(Connection):
         request = decode(messages.REQUEST, version, frame, header.body_start)
         error = fault.error
         if isinstance(request, FetchRequest) and not request.topics and request.session_epoch > 0:
-            # It names nothing that could have an error: the client is made to name all again.
+            # It names nothing that could have an error: this error makes the client name all again.
             self._faults.put_back(key, fault)
             error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if error is None or (isinstance(request, ProduceRequest) and not request.acks):
@@ -249,7 +248,7 @@ class FaultyConnection(Connection):
             yield MetadataRequestTopic(name=topic.name, topic_id=topic.id)
 
     def _add_broker(self, answer: MetadataResponse) -> None:
-        """Name this broker: clients take no notice of an answer without any."""
+        """Name this broker: clients ignore a response without any."""
         config = self._listener.config
         answer.controller_id = config.node_id
         answer.brokers = [

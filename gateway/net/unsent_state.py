@@ -1,9 +1,9 @@
-"""Unsent state: the response bytes of all connections that their peers have not taken yet.
+"""Unsent state: the bytes of responses that wait for slow clients, of all connections.
 
-Rule: there is one limit for all of them together. Large responses share its first half, the less of
-that is left the less one fetch may add; the other half is for small ones, one at a time for each
-connection. So those who read get something while those who do not hold what they got. When it is
-full, whoever holds most and has taken nothing for a while gives way.
+Rule: one limit holds for all connections together. Large responses share its first half: the less
+of it is free, the less one fetch may add. The second half is for small responses, one at a time for
+each connection. So clients that read are served while others hold what they got. When the limit is
+reached, the connection that holds most, of those that sent nothing for a while, is closed.
 Must not know: sockets, clocks, what a response is.
 """
 
@@ -12,24 +12,24 @@ from typing import Generic, TypeVar
 from kledger.gateway.config import MIB
 
 FREE_PARTS = 4
-"""One fetch may add this part of what is left of the first half."""
+"""One fetch may add one of so many parts of what is free of the first half."""
 FETCH_BYTES_MIN = 64 * 1024
-"""What one fetch may always add while there is any room."""
+"""What one fetch may always add while the limit is not reached."""
 STALLED_MS = 2_000
-"""Who has taken nothing for so long gives way when there is no room."""
+"""A connection that sent nothing for so long has stalled: it is closed if there is no room."""
 FALL_BYTES_MIN = 64 * MIB
-"""A fall by less than this is not worth giving memory back to the operating system."""
+"""A fall by less is not worth returning memory to the operating system."""
 
 Holder = TypeVar("Holder")
 
 
 class _Holding:
-    """What one connection holds.
+    """The unsent bytes of one connection.
 
     Attributes:
-        size: bytes that its peer has not taken.
-        taken: bytes that it has taken since it is connected.
-        progressed_ms: when it was last seen to have taken some, or began to hold.
+        size: bytes that its socket has not taken.
+        taken: bytes that its socket has taken since it was connected.
+        progressed_ms: when it was last measured to have taken some, or began to hold bytes.
     """
 
     __slots__ = ("progressed_ms", "size", "taken")
@@ -39,10 +39,10 @@ class _Holding:
 
 
 class UnsentState(Generic[Holder]):
-    """All connections that hold something; times are monotonic milliseconds.
+    """All connections that hold unsent bytes; times are monotonic milliseconds.
 
     Attributes:
-        total: bytes that are not taken, and room that was reserved.
+        total: unsent and reserved bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -54,26 +54,26 @@ class UnsentState(Generic[Holder]):
 
     @property
     def holders(self) -> list[Holder]:
-        """Those that hold bytes which are not taken."""
+        """The connections that hold unsent bytes."""
         return list(self._holdings)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing may be added."""
+        """Whether the limit is reached: no fetch may be answered."""
         return self.total >= self.limit
 
     @property
     def is_crowded(self) -> bool:
-        """Whether only those get something who hold nothing."""
+        """Whether only connections without unsent bytes may be answered."""
         return 2 * self.total >= self.limit
 
     @property
     def fetch_bytes_max(self) -> int:
-        """How much the next fetch may add; its first batch may be larger."""
+        """How many bytes the next fetch may add; its first batch may be larger."""
         return max((self.limit // 2 - self.total) // FREE_PARTS, FETCH_BYTES_MIN)
 
     def record_unsent(self, holder: Holder, size: int, taken: int, now_ms: int) -> None:
-        """Count what a connection holds now, and whether its peer has taken some meanwhile."""
+        """Record a measurement: the unsent bytes of a connection, and those taken in all."""
         holding = self._holdings.get(holder)
         if holding is None:
             if not size:
@@ -87,42 +87,42 @@ class UnsentState(Generic[Holder]):
             del self._holdings[holder]
 
     def reserve(self, holder: Holder, size: int) -> None:
-        """Keep room for what is being read of the storage."""
+        """Reserve bytes for a read of the storage; replaces an earlier reservation."""
         self.release(holder)
         self._reserved[holder] = size
         self.total += size
 
     def release(self, holder: Holder) -> None:
-        """Give the reserved room back: what was read counts by itself."""
+        """Release what was reserved: the bytes that were read count as unsent."""
         self.total -= self._reserved.pop(holder, 0)
 
     def forget(self, holder: Holder) -> None:
-        """The connection is closed, or about to be."""
+        """Forget a connection that is closed, or about to be."""
         self.release(holder)
         holding = self._holdings.pop(holder, None)
         if holding is not None:
             self.total -= holding.size
 
     def stalled(self, now_ms: int) -> Holder | None:
-        """Return who gives way: of those that have stalled the one that holds most."""
+        """Return the stalled connection that holds most, or None."""
         since_ms = now_ms - STALLED_MS
         found = [each for each, one in self._holdings.items() if one.progressed_ms <= since_ms]
         return max(found, key=lambda each: self._holdings[each].size, default=None)
 
     def is_idle(self, holder: Holder, since_ms: int) -> bool:
-        """Tell whether a connection holds bytes of which none were taken since then."""
+        """Return whether a connection holds bytes and sent none since then."""
         holding = self._holdings.get(holder)
         return holding is not None and holding.progressed_ms <= since_ms
 
-    # Memory that could be given back
+    # Memory that could be returned to the operating system.
 
     @property
     def is_high(self) -> bool:
-        """Whether so much is held, or was, that its end must be noticed."""
+        """Whether so many bytes are held, or were, that their fall must be measured."""
         return max(self.total, self._peak) >= FALL_BYTES_MIN
 
     def has_fallen(self) -> bool:
-        """Tell once, after much was held, that most of it has gone."""
+        """Return True once after a fall by half of the peak, and by at least `FALL_BYTES_MIN`."""
         self._peak = max(self._peak, self.total)
         if self._peak - self.total < max(FALL_BYTES_MIN, self._peak // 2):
             return False

@@ -1,9 +1,9 @@
-"""TransactionVerification: whether a transactional batch may enter a partition.
+"""TransactionVerification: whether a transactional batch may be appended to a partition.
 
-Rule: a batch of a transaction that is open in its partition needs no question. Its first one there
-is admitted when the coordinator says that the transaction includes the partition; from Produce 12
-on it comes to include it by that batch (KIP-890), which is durable before the batch is appended.
-Must not know: how batches are appended, where responses go.
+Rule: a batch of a transaction that is open in its partition needs no verification. The first one
+there is verified when the coordinator confirms that the transaction includes the partition; from
+Produce 12 on, the batch itself adds the partition (KIP-890), durably before it is appended.
+Must not know: how batches are appended, where responses are sent.
 """
 
 from collections.abc import Coroutine, Iterable
@@ -28,7 +28,7 @@ ABORTABLE_SINCE: Final = 11
 _PRODUCER: Final = Struct(">qh")
 _PRODUCER_AT: Final = 43
 _CODES_BEFORE_ABORTABLE: Final = {
-    # What clients know that have never heard of the newer code.
+    # What clients get that do not know the newer code.
     ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -36,13 +36,13 @@ _CODES_BEFORE_ABORTABLE: Final = {
 
 VerificationKey = tuple[str, ProducerIdAndEpoch, TopicPartition]
 PendingBatch = tuple[int, "PartitionLog", memoryview]
-"""Its number in the request, where it goes, and the bytes as they came: nothing was checked."""
+"""Its position in the request, its log, and its bytes, of which nothing was checked."""
 VerificationErrors = dict[int, ErrorCode]
-"""By number: NONE, the batch is verified; or what is wrong. Others need no admission."""
+"""By position: NONE for a verified batch, or its error. Other batches need no verification."""
 
 
 class TransactionVerification:
-    """Asks the coordinator about batches; one for all connections."""
+    """Verifies batches with the coordinator; one for all connections."""
 
     def __init__(self, transactions: "TransactionCoordinator") -> None:
         self._transactions = transactions
@@ -51,15 +51,15 @@ class TransactionVerification:
     def admit(
         self, transactional_id: str, batches: Iterable[PendingBatch], version: int
     ) -> VerificationErrors | Coroutine[Any, Any, None]:
-        """Decide about the batches of a request that names a transactional id.
+        """Verify the batches of a request that has a transactional id.
 
         Args:
             transactional_id: of the request.
-            batches: those that have a place to go.
+            batches: those that have a log.
             version: of Produce.
 
         Returns:
-            What must happen before it is asked again, or the admissions.
+            The errors; or a coroutine to await before this is called again.
         """
         errors: VerificationErrors = {}
         unverified: dict[int, VerificationKey] = {}
@@ -79,11 +79,11 @@ class TransactionVerification:
         for number, key in unverified.items():
             errors[number] = without_fencing(self._rejected[key])
         if self._rejected:
-            self._rejected.clear()  # whose others are asks again
+            self._rejected.clear()  # a request that finds no error of its own asks again
         return errors
 
     async def _add_partitions(self, keys: Iterable[VerificationKey]) -> None:
-        """Let partitions belong to a transaction; a refusal is told when it is asked again."""
+        """Add partitions to transactions; the next `admit` returns what was rejected."""
         topic_partitions: dict[tuple[str, ProducerIdAndEpoch], list[TopicPartition]] = {}
         for transactional_id, producer, topic_partition in keys:
             topic_partitions.setdefault((transactional_id, producer), []).append(topic_partition)
@@ -106,7 +106,7 @@ def has_transactional_batch(records: Records) -> bool:
 
 
 def _transactional_producer(batch: memoryview) -> ProducerIdAndEpoch | None:
-    """Return the producer of a transactional batch."""
+    """Return the producer of a transactional batch, None for any other batch."""
     if len(batch) < BATCH_OVERHEAD:
         return None
     if not batch[FLAGS_AT] & TRANSACTIONAL_BIT:
@@ -115,7 +115,7 @@ def _transactional_producer(batch: memoryview) -> ProducerIdAndEpoch | None:
 
 
 def _code_for_version(error: ErrorCode, version: int) -> ErrorCode:
-    """Say it in words that the version knows."""
+    """Return the code that clients of a version know for an error."""
     if error is ErrorCode.TRANSACTION_ABORTABLE and version >= ABORTABLE_SINCE:
         return error
     return _CODES_BEFORE_ABORTABLE.get(error, without_fencing(error))

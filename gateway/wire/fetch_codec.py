@@ -1,16 +1,16 @@
-"""Fetch by hand: the request as flat tuples, the response as a list of buffers.
+"""Fetch: requests as flat tuples, responses as lists of buffers.
 
 `topic` is the name in UTF-8 up to version 12 and the 16 bytes of the topic id from version 13 on;
-it goes into the response as it came. Stored batches become parts of the response as they are:
-between two of them stands one small buffer with the end of one partition and the head of the next.
+the response repeats it. Stored batches become buffers of the response as they are; one small buffer
+between two of them has the end of one partition and the head of the next.
 
     partition of a request, version 12 and later, 33 bytes
     0 partition   4 current_leader_epoch   8 fetch_offset   16 last_fetched_epoch
     20 log_start_offset   28 partition_max_bytes   32 tagged fields
 
 Rule: gives the same bytes and values as the compiled codec; a test compares them per version.
-What only followers and controllers send (cluster id, replica state, directory id, their high
-watermark) is stepped over. Records are never null: clients fail on it.
+Fields that only followers and controllers send (cluster id, replica state, directory id, high
+watermark) are skipped. Records are never null: clients fail on it.
 Must not know: what a record batch looks like, how long a fetch may wait.
 """
 
@@ -34,7 +34,7 @@ from kledger.gateway.wire.primitives import (
 
 FetchPartition = tuple[bytes, int, int, int, int, int, int]
 """Topic, partition, current leader epoch, fetch offset, last fetched epoch, log start offset,
-partition max bytes; what the version does not have is -1."""
+partition max bytes; -1 for a field that the version does not have."""
 
 FetchResult = tuple[
     bytes, int, int, int, int, int, Sequence[tuple[int, int]] | None, Sequence[Buffer], int
@@ -101,8 +101,8 @@ def parse_fetch_request(buf: memoryview, version: int, pos: int = 0) -> ParsedFe
 
 
 def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoReturn:
-    """Let the compiled codec find the same fault and name the field."""
-    from kledger.gateway.wire.messages import k01_fetch  # noqa: PLC0415 (for the unhappy case only)
+    """Raise the same fault from the compiled codec, which names the field."""
+    from kledger.gateway.wire.messages import k01_fetch  # noqa: PLC0415 (for faults only)
 
     explain_fault(k01_fetch.FetchRequest, version, buf, pos, fault)
 

@@ -1,4 +1,4 @@
-"""Framing: a stream of bytes into frames, each behind its four-byte size.
+"""Framing: splits a stream of bytes into frames, each behind its four-byte size.
 
     splitter = FrameSplitter(scratch, frame_bytes_max)
     splitter.get_buffer()                  where the transport puts what arrives next
@@ -7,8 +7,8 @@
 The scratch buffer may be shared by all connections of one event loop, because a transport asks
 for a buffer, fills it and reports in one go. A frame that arrived whole is a view of the scratch
 buffer, valid until the next call on any splitter that shares it; parts of it that outlive the
-call must be copied. A frame that did not is put together in memory of its own (`is_owned`), which
-nobody writes to afterwards.
+call must be copied. Any other frame is assembled in memory of its own (`is_owned`), which is never
+written again.
 
 Rule: memory is taken as bytes arrive, not as a size prefix promises.
 Must not know: sockets, headers.
@@ -23,7 +23,7 @@ from kledger.gateway.wire.errors import InvalidFrameSize
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 SCRATCH_BYTES: Final = 256 * 1024
 MAPPED_BYTES_MIN: Final = 256 * 1024
-"""From this size on a frame gets pages that exist only once they are written to."""
+"""From this size on, a frame gets pages that take no memory before they are written."""
 
 _SIZE: Final = Struct(">i")
 _NOTHING: Final[list[tuple[memoryview, bool]]] = []
@@ -39,8 +39,8 @@ class FrameSplitter:
 
     Attributes:
         frame_bytes_max: the largest size accepted; may change at any time.
-        fault: set when a size prefix was out of bounds; nothing is split off any more, and the
-            connection is to be closed once the frames before it are dealt with.
+        fault: set when a size prefix was out of bounds; no further frame is split off, and the
+            connection must be closed after the frames before it.
     """
 
     __slots__ = ("_carry", "_filled", "_frame", "_scratch", "fault", "frame_bytes_max")
@@ -52,12 +52,12 @@ class FrameSplitter:
         self.fault: InvalidFrameSize | None = None
         self._scratch = make_scratch() if scratch is None else scratch
         self._carry = b""  # the first bytes of a size prefix, at most three
-        self._frame: memoryview | None = None  # a frame being put together
+        self._frame: memoryview | None = None  # a frame being assembled
         self._filled = 0
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that arrived and belong to no complete frame yet."""
+        """Bytes that arrived and belong to no complete frame."""
         return self._filled if self._frame is not None else len(self._carry)
 
     def get_buffer(self) -> memoryview:
@@ -71,11 +71,11 @@ class FrameSplitter:
         return self._scratch
 
     def buffer_updated(self, count: int) -> list[tuple[memoryview, bool]]:
-        """Take note of `count` bytes written to the start of the buffer given out last.
+        """Split what `count` new bytes at the start of the last buffer complete.
 
         Returns:
-            The frames that are complete now, without their sizes, and whether each one owns
-            its memory.
+            The frames that are complete now, without their sizes, and whether each owns its
+            memory.
         """
         if self.fault is not None:
             return _NOTHING
@@ -102,7 +102,7 @@ class FrameSplitter:
         return frames
 
     def _split(self, end: int) -> list[tuple[memoryview, bool]]:
-        """Split the first `end` bytes of the scratch buffer, keep what is left over."""
+        """Split the first `end` bytes of the scratch buffer, and keep the incomplete rest."""
         scratch, pos = self._scratch, 0
         frames: list[tuple[memoryview, bool]] = []
         self._carry = b""
