@@ -7,7 +7,7 @@ from kledger.gateway.net.ports import ResponseFrame
 
 
 class OpenMeter:
-    """Lets everything pass."""
+    """A quota without limit."""
 
     fetch_bytes_max = 1 << 30
 
@@ -16,7 +16,7 @@ class OpenMeter:
 
 
 class Room:
-    """Room for responses, as much as a test wants; remembers who waits and what is reserved."""
+    """Room for responses, as much as a test wants; records what waits and what is reserved."""
 
     def __init__(self) -> None:
         self.fetch_bytes_max = 1 << 30
@@ -85,7 +85,7 @@ class RecordingPort:
         self.abort()
 
     def end_tick(self) -> None:
-        """Do what a connection does at the end of the loop turn."""
+        """Do what a connection does at the end of a tick."""
         to_finish, self.to_finish = self.to_finish, []
         for slot in to_finish:
             try:

@@ -1,4 +1,4 @@
-"""Refusals: counting what is named, and finding topics."""
+"""Errors of requests: repeated names, and topics that do not exist."""
 
 import pytest
 

@@ -17,7 +17,7 @@ def test_every_setting_stands_once_and_internal_ones_do_not() -> None:
             assert (0 if key.is_internal else 1) == text.count(f"**`{key.name}`**")
 
 
-def test_settings_without_effect_are_told_apart() -> None:
+def test_settings_without_effect_are_listed_apart() -> None:
     assert has_effect(CONFIG_KEYS["retention.ms"])
     assert not has_effect(CONFIG_KEYS["flush.ms"])
     assert {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"} == {

@@ -1,4 +1,4 @@
-"""A fault of ours closes what it happened in, and everybody else is served as before."""
+"""A fault of the server closes the unit it happened in; all other clients are served."""
 
 from collections.abc import Awaitable, Callable
 
@@ -20,7 +20,7 @@ Arrange = Callable[[RunningGateway, WireClient, pytest.MonkeyPatch], Awaitable[N
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
-    """Let the next call of a method raise, whoever it is of."""
+    """Let the next call of a method raise, on any instance."""
     method = getattr(owner, name)
 
     def fails(self: object, *arguments: object, **named: object) -> object:
@@ -137,7 +137,7 @@ async def reading_from_storage(
     client.send(fetch({0: 0}), 12)
 
 
-PLACES: list[Arrange] = [
+ARRANGEMENTS: list[Arrange] = [
     finishing,
     writing,
     looking_at_limits,
@@ -151,7 +151,7 @@ PLACES: list[Arrange] = [
 ]
 
 
-@pytest.mark.parametrize("arrange", PLACES, ids=lambda arrange: arrange.__name__)
+@pytest.mark.parametrize("arrange", ARRANGEMENTS, ids=lambda arrange: arrange.__name__)
 async def test_fault_closes_its_own_connection_and_no_other(
     arrange: Arrange, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
@@ -172,7 +172,7 @@ async def test_fault_closes_its_own_connection_and_no_other(
         assert 0 == gateway.services.metrics.snapshot()["request_bytes_in_flight"]
 
 
-async def test_room_in_the_store_is_told_to_all_though_one_fails(
+async def test_all_connections_resume_after_a_drain_though_one_fails(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     """Those behind the one that failed waited for ever."""

@@ -1,4 +1,4 @@
-"""What a server has, as its metrics tell it."""
+"""The gauges of a server."""
 
 from kledger.gateway.service_metrics import show_services
 from tests.gateway.group_client import GroupClient

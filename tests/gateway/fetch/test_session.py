@@ -1,11 +1,11 @@
-"""What one fetch session looks at, waits for and tells."""
+"""What one fetch session reads, waits for and sends."""
 
 from kledger.gateway.wire.messages.k01_fetch import ForgottenTopic
 from tests.gateway.running import running_gateway
 from tests.gateway.session_client import BY_NAME, Session, write
 
 
-async def test_forgotten_partition_is_not_told_again() -> None:
+async def test_forgotten_partition_is_not_sent_again() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic(partitions=2)
         session = Session(client)
@@ -31,7 +31,7 @@ async def test_what_was_not_fetched_on_is_returned_again() -> None:
         assert b"second" in (await session.fetch())[0][2]
 
 
-async def test_a_waiting_fetch_of_a_session_hears_of_every_partition() -> None:
+async def test_a_waiting_fetch_of_a_session_listens_to_every_partition() -> None:
     async with running_gateway() as gateway, gateway.client() as client, gateway.client() as other:
         await gateway.create_topic(partitions=50)
         session = Session(client)
@@ -61,7 +61,7 @@ async def test_waiting_costs_nothing_per_partition_that_is_quiet() -> None:
         assert before == list(listeners)
 
 
-async def test_moved_log_start_is_told_without_records() -> None:
+async def test_moved_log_start_is_sent_without_records() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         topic = await gateway.create_topic()
         await write(client, b"a")
@@ -73,7 +73,7 @@ async def test_moved_log_start_is_told_without_records() -> None:
         assert {} == await session.fetch()
 
 
-async def test_partitions_take_turns_when_an_answer_is_too_small_for_all() -> None:
+async def test_partitions_alternate_when_a_response_is_too_small_for_all() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic(partitions=4)
         for partition in range(4):
@@ -88,7 +88,7 @@ async def test_partitions_take_turns_when_an_answer_is_too_small_for_all() -> No
         assert [0, 1, 2, 3, 0, 1, 2, 3] == seen
 
 
-async def test_deleted_topic_that_comes_back_is_found_by_its_name() -> None:
+async def test_topic_that_is_created_again_is_found_by_its_name() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         session = Session(client)

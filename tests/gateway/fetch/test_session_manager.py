@@ -41,7 +41,7 @@ async def test_row_65_a_session_begins_goes_on_and_ends() -> None:
         assert 70 == await refused(client, session.session_id, session.epoch)
 
 
-async def test_row_66_an_error_is_told_every_time() -> None:
+async def test_row_66_an_error_is_sent_every_time() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         session = Session(client)

@@ -1,4 +1,4 @@
-"""Which fetch sessions there are, and which may be continued."""
+"""Which fetch sessions exist, and which requests may continue them."""
 
 import pytest
 
@@ -67,13 +67,13 @@ def test_the_session_used_longest_ago_makes_room_when_that_is_too_long() -> None
     first, second = Entry(1), Entry(2, size=100)
     table = table_of(first, second)
     table.advance(first, 10)
-    assert table.eviction_candidate(1, EVICTION_MS) is None, "nobody was away for too long"
+    assert table.eviction_candidate(1, EVICTION_MS) is None, "no session is unused for long enough"
     assert second is table.eviction_candidate(1, EVICTION_MS + 1)
     table.advance(second, 20)
     assert first is table.eviction_candidate(1, EVICTION_MS + 11)
 
 
-def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_new() -> None:
+def test_a_larger_session_evicts_a_smaller_one_that_is_not_new() -> None:
     small, large, new = Entry(1, 5), Entry(2, 50), Entry(3, 1, now_ms=EVICTION_MS)
     table = table_of(small, large, new)
     now_ms = EVICTION_MS + 1
@@ -84,11 +84,11 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_new() -> 
     assert small is table.eviction_candidate(500, now_ms)
 
 
-def test_without_slots_nobody_makes_room() -> None:
+def test_without_slots_no_session_is_evicted() -> None:
     assert table_of().eviction_candidate(1, 0) is None
 
 
-def test_a_partition_is_news_until_it_was_told_and_after_every_error() -> None:
+def test_a_partition_has_changed_until_it_is_sent_and_after_every_error() -> None:
     cached = CachedPartition()
     assert cached.has_changed(0, 0)
     cached.update(0, 5, 1)

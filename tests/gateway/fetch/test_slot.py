@@ -110,7 +110,7 @@ async def test_fetch_with_too_little_is_not_kept(gateway: RunningGateway) -> Non
     assert all(sizes(port.sent[0]))
 
 
-async def test_abandoned_fetch_hears_nothing_more(gateway: RunningGateway) -> None:
+async def test_abandoned_fetch_has_no_listener(gateway: RunningGateway) -> None:
     topic = await gateway.create_topic()
     log = await topic.open_partition(0)
     port = RecordingPort()
@@ -120,7 +120,7 @@ async def test_abandoned_fetch_hears_nothing_more(gateway: RunningGateway) -> No
     assert ([], []) == (port.to_finish, port.sent)
 
 
-async def test_hastened_fetch_answers_with_what_there_is(gateway: RunningGateway) -> None:
+async def test_answer_now_sends_what_there_is(gateway: RunningGateway) -> None:
     topic = await gateway.create_topic()
     port = RecordingPort()
     slot = begin(gateway, port, await topic.open_partition(0))
@@ -145,7 +145,7 @@ async def test_a_fetch_waits_for_room_and_then_brings_what_there_is(
     assert [[2 * len(batch(b"v"))]] == [sizes(each) for each in port.sent]
 
 
-async def test_a_fetch_without_a_place_of_its_own_gets_one_while_it_waits(
+async def test_a_fetch_that_waits_for_room_opens_a_slot(
     gateway: RunningGateway,
 ) -> None:
     """It is answered at once otherwise, and what comes behind it must not overtake it."""
@@ -158,7 +158,7 @@ async def test_a_fetch_without_a_place_of_its_own_gets_one_while_it_waits(
     assert not port.state.is_exclusive
 
 
-async def test_room_is_kept_for_what_is_read_of_the_storage(gateway: RunningGateway) -> None:
+async def test_room_is_reserved_for_a_read_of_the_storage(gateway: RunningGateway) -> None:
     log = await (await gateway.create_topic()).open_partition(0)
     await append(gateway, log)
     gateway.services.store._services.cache.limit = 0

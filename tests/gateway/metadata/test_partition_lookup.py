@@ -14,7 +14,7 @@ from kledger.topics import TopicRegistry, UnknownPartition, UnknownTopic
 from kledger.topics.errors import TopicStorageFailed
 
 
-async def test_a_failure_is_told_until_a_request_goes_through() -> None:
+async def test_a_failure_is_returned_until_a_request_passes() -> None:
     engine = FaultyEngine(None)
     async with LedgerStore.open(None, engine=engine) as store:
         topic = await (await TopicRegistry.open(store)).create("t", partitions=2)
@@ -70,7 +70,7 @@ async def test_each_log_or_why_it_cannot_be_had() -> None:
         )
         assert first is logs["t", 0]
         assert [TopicStorageFailed, UnknownPartition, UnknownTopic] == [
-            type(logs[place]) for place in (("t", 1), ("t", 3), ("missing", 0))
+            type(logs[key]) for key in (("t", 1), ("t", 3), ("missing", 0))
         ]
         opened = await open_partitions([(topic, 2)])
         assert topic.partition(2) is opened[topic, 2]

@@ -23,24 +23,24 @@ def by_id(topic_id: UUID = SOME_ID, name: str | None = None) -> MetadataRequestT
     return MetadataRequestTopic(topic_id=topic_id, name=name)
 
 
-def test_what_is_asked_for_twice_is_told_once() -> None:
+def test_a_repeated_topic_is_described_once() -> None:
     asked = [by_name("b"), by_name("a"), by_id(), by_name("b"), by_id(), by_id(UUID(int=6))]
     assert [by_name("b"), by_name("a"), by_id(), by_id(UUID(int=6))] == without_duplicates(asked)
 
 
 @pytest.mark.parametrize("name", ["a b", "", ".", "..", "x" * 250, "a/b"])
-def test_row_21_a_name_that_no_topic_can_have_is_told_from_one_that_none_has(name: str) -> None:
+def test_row_21_an_invalid_name_differs_from_an_unknown_one(name: str) -> None:
     asked = by_name(name)
-    told = describe_missing_topic(asked, missing_topic_error(asked.name), 12)
-    assert (ErrorCode.INVALID_TOPIC_EXCEPTION, name) == (told.error_code, told.name)
+    described = describe_missing_topic(asked, missing_topic_error(asked.name), 12)
+    assert (ErrorCode.INVALID_TOPIC_EXCEPTION, name) == (described.error_code, described.name)
     asked = by_name("none")
-    told = describe_missing_topic(asked, missing_topic_error(asked.name), 12)
-    assert (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "none") == (told.error_code, told.name)
+    described = describe_missing_topic(asked, missing_topic_error(asked.name), 12)
+    assert (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "none") == (described.error_code, described.name)
 
 
 @pytest.mark.parametrize(("version", "name"), [(11, ""), (12, None)])
-def test_row_23_an_unknown_id_is_told_with_the_id(version: int, name: str | None) -> None:
+def test_row_23_an_unknown_id_is_repeated_in_its_error(version: int, name: str | None) -> None:
     for asked in (by_id(), by_id(name="t")):
-        told = describe_missing_topic(asked, missing_topic_error(asked.name), version)
+        described = describe_missing_topic(asked, missing_topic_error(asked.name), version)
         expected = ErrorCode.UNKNOWN_TOPIC_ID, name, SOME_ID
-        assert expected == (told.error_code, told.name, told.topic_id)
+        assert expected == (described.error_code, described.name, described.topic_id)

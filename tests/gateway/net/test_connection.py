@@ -19,7 +19,7 @@ METADATA_V = 12
 
 
 async def served(gateway: RunningGateway) -> bool:
-    """Tell whether a new connection is served normally."""
+    """Return whether a new connection is served normally."""
     async with gateway.client() as client:
         response = await client.ask(MetadataRequest(topics=[]), METADATA_V)
         return isinstance(response, MetadataResponse)
@@ -192,7 +192,7 @@ async def test_row_130_truncated_body_closes_with_one_warning(
         assert await served(gateway)
 
 
-async def test_row_130_garbage_of_every_length_harms_nobody() -> None:
+async def test_row_130_garbage_of_every_length_harms_no_other_client() -> None:
     async with running_gateway() as gateway, gateway.client() as bystander:
         for size in range(8, 60):
             async with gateway.client() as client:
@@ -295,7 +295,7 @@ async def test_half_a_frame_cannot_hold_the_memory_that_others_wait_for() -> Non
 
 
 async def test_row_131_slow_reader_is_paused_not_buffered() -> None:
-    """Hundreds of fetches of a megabyte are asked for, and nobody reads the answers."""
+    """A client sends hundreds of fetches of a megabyte, and does not read the responses."""
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         await client.ask(produce({0: batch(b"x" * 1_000_000)}), PRODUCE_V)

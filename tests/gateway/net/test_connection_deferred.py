@@ -1,4 +1,4 @@
-"""A response that is made at the end of the turn in which its result came."""
+"""A response that is encoded at the end of the tick in which its result was resolved."""
 
 from kledger.gateway.net.connection import DeferredSlot
 from kledger.gateway.wire.header import RequestHeader
@@ -15,7 +15,7 @@ def begun(deferred: Deferred[bytes]) -> RecordingPort:
     return port
 
 
-def test_response_leaves_at_the_end_of_the_turn_in_which_the_result_came() -> None:
+def test_response_is_sent_at_the_end_of_the_tick_of_its_result() -> None:
     deferred = Deferred[bytes]()
     port = begun(deferred)
     port.end_tick()

@@ -1,4 +1,4 @@
-"""New connections: who waits, who is turned away, as Apache Kafka 4.3 does; on real sockets."""
+"""Which new connections wait and which are closed, as in Apache Kafka 4.3; on real sockets."""
 
 import asyncio
 from collections.abc import Callable
@@ -57,7 +57,7 @@ async def places_for_two_of_four() -> None:
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_beyond_max_connections_new_ones_wait_for_a_place_in_their_order(
+def test_above_max_connections_new_ones_wait_in_their_order(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     """The loops differ in when they begin to read a connection."""
@@ -65,7 +65,7 @@ def test_beyond_max_connections_new_ones_wait_for_a_place_in_their_order(
         runner.run(places_for_two_of_four())
 
 
-async def test_who_left_while_it_waited_takes_no_place() -> None:
+async def test_a_waiting_connection_that_closes_is_not_admitted() -> None:
     async with running_gateway(GatewayConfig(max_connections=1)) as gateway:
         async with gateway.client() as first:
             await ask(first)
@@ -78,7 +78,7 @@ async def test_who_left_while_it_waited_takes_no_place() -> None:
         await until(lambda: gateway.server.connection_count == 0)
 
 
-async def test_a_higher_limit_lets_in_who_waits() -> None:
+async def test_a_higher_limit_admits_waiting_connections() -> None:
     config = GatewayConfig(max_connections=1)
     async with running_gateway(config) as gateway, AsyncExitStack() as stack:
         await connections(gateway, stack, 1)
@@ -103,7 +103,7 @@ async def test_more_do_not_wait_than_there_is_room_for(monkeypatch: pytest.Monke
         waiting.cancel()
 
 
-async def test_the_servers_stop_ends_those_who_wait() -> None:
+async def test_a_stop_closes_waiting_connections() -> None:
     config = GatewayConfig(max_connections=1)
     async with running_gateway(config) as gateway, AsyncExitStack() as stack:
         await connections(gateway, stack, 1)

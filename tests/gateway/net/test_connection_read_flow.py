@@ -1,4 +1,4 @@
-"""Pausing a socket: asked for again and again, and never after its end."""
+"""Pausing a socket: repeated calls, and calls after its last byte."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from kledger.gateway.net.connection import ReadFlow
 
 
 class Transport(asyncio.Transport):
-    """Notes what is asked of it."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class Transport(asyncio.Transport):
         self.calls.append("resume")
 
 
-def test_the_transport_is_told_of_changes_only() -> None:
+def test_the_transport_is_called_for_changes_only() -> None:
     transport, reading = Transport(), ReadFlow()
     reading.begin(transport)
     for change in (reading.resume, reading.pause, reading.pause, reading.resume, reading.resume):
@@ -28,7 +28,7 @@ def test_the_transport_is_told_of_changes_only() -> None:
     assert not reading.is_paused
 
 
-def test_behind_the_last_byte_the_transport_is_left_alone() -> None:
+def test_after_the_last_byte_the_transport_is_not_called() -> None:
     transport, reading = Transport(), ReadFlow()
     reading.begin(transport)
     reading.pause()

@@ -152,7 +152,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         slot.response = (number.to_bytes(8, "big"),)
         self.state.advance()
         self.running = [one for one in self.running if one[2] in self.state.slots]
-        self.left += [int.from_bytes(piece, "big") for piece in self.state.take_output()]
+        self.left += [int.from_bytes(each, "big") for each in self.state.take_output()]
         while (waiting := self.state.take_startable()) is not None:
             self.start(int.from_bytes(waiting[1:], "big"), bool(waiting[0]))
 

@@ -18,7 +18,7 @@ class Finisher(ResponseSlot):
         self.log.append("finished")
 
 
-async def test_slots_finish_at_the_end_of_the_turn_once() -> None:
+async def test_slots_finish_once_at_the_end_of_the_tick() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await client.ask(MetadataRequest(topics=[]), 9)
         (connection,) = gateway.server.connections

@@ -40,7 +40,7 @@ async def test_failed_produce_is_answered_and_appends_nothing() -> None:
         assert 1 == (await topic.open_partition(0)).high_watermark
 
 
-async def test_failed_produce_is_answered_in_its_place_among_others() -> None:
+async def test_failed_produce_is_answered_in_the_order_of_requests() -> None:
     async with faulty_gateway() as (gateway, faults), gateway.client() as client:
         hold = gateway.engine.hold_next("commit")
         client.send(produce({0: batch(b"first")}), PRODUCE_V)
@@ -109,7 +109,7 @@ async def test_held_request_stops_its_own_connection_until_it_is_released() -> N
         assert 27 == (await client.receive()).error_code
 
 
-async def test_held_request_whose_client_has_gone_harms_nobody() -> None:
+async def test_held_request_of_a_closed_connection_harms_no_other() -> None:
     async with faulty_gateway() as (gateway, faults):
         hold = faults.hold_next("Heartbeat")
         async with gateway.client() as client:

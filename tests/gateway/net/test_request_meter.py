@@ -1,4 +1,4 @@
-"""A connection and its quotas: told to wait, made to wait; row 79 of docs/SCENARIOS.md."""
+"""Throttle times, and connections that wait for them; row 79 of docs/SCENARIOS.md."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -99,7 +99,7 @@ async def test_row_79_fetch_of_a_session_over_the_quota_loses_nothing() -> None:
 
 
 async def test_a_fetch_brings_no_more_than_a_window_holds_but_one_batch() -> None:
-    """Apache Kafka never delivers a batch that is larger; here it comes when nothing is owed."""
+    """Apache Kafka never sends a larger batch; here a client without debt gets it."""
     async with limited(consumer_byte_rate=2_500.0) as (gateway, client):
         for _ in range(3):
             await client.ask(produce({0: RECORDS}), 9)
@@ -164,7 +164,7 @@ async def test_a_client_that_left_is_noticed_when_its_wait_is_over() -> None:
         await until(lambda: not gateway.server.connections)
 
 
-async def test_time_is_told_and_waited_for() -> None:
+async def test_time_is_charged_and_waited_for() -> None:
     async with limited(request_percentage=1.0) as (gateway, client):
         quotas, clock = gateway.services.quotas, gateway.clock
         meter = RequestMeter(quotas, clock)

@@ -26,9 +26,9 @@ async def test_advertised_host_is_the_listeners_unless_it_was_set() -> None:
         assert "broker.example" == gateway.services.config.advertised_host
 
 
-@pytest.mark.parametrize(("host_set", "told"), [("", socket.gethostname()), ("127.0.0.1", None)])
+@pytest.mark.parametrize(("host_set", "named"), [("", socket.gethostname()), ("127.0.0.1", None)])
 async def test_listener_on_every_address_advertises_this_machine_and_warns(
-    caplog: pytest.LogCaptureFixture, host_set: str, told: str | None
+    caplog: pytest.LogCaptureFixture, host_set: str, named: str | None
 ) -> None:
     """0.0.0.0 is nothing that a client can connect to; an address that was set is left alone."""
     caplog.set_level(logging.WARNING, "kledger.gateway.net.server")
@@ -38,10 +38,10 @@ async def test_listener_on_every_address_advertises_this_machine_and_warns(
         server = GatewayServer(gateway.services)
         _, port = await server.start("0.0.0.0", 0)
         await server.stop()
-        assert (told or host_set) == config.advertised_host
+        assert (named or host_set) == config.advertised_host
     warnings = [record.getMessage() for record in caplog.records]
-    assert (told is not None) == any(
-        f"as {told}:{port}; advertised.listeners" in w for w in warnings
+    assert (named is not None) == any(
+        f"as {named}:{port}; advertised.listeners" in w for w in warnings
     )
 
 
@@ -73,7 +73,7 @@ async def test_stop_answers_what_was_started_first() -> None:
         await gateway.server.stop()
 
 
-async def test_stop_cuts_off_who_does_not_finish_within_the_grace_period() -> None:
+async def test_stop_aborts_what_is_unfinished_after_the_grace_period() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         hold = gateway.engine.hold_next("commit")

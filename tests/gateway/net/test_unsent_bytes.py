@@ -1,4 +1,4 @@
-"""Fetches wait for room in their order, those that take nothing give way, memory goes back."""
+"""Fetches wait for room in their order, stalled connections are closed, memory is returned."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +15,7 @@ LIMIT = 256 * MIB
 
 
 class Socket:
-    """Takes what it is told to take."""
+    """Takes as many bytes as a test says."""
 
     def __init__(self, unsent: UnsentBytes, name: str = "slow") -> None:
         self.unsent_bytes = self.taken_bytes = 0
@@ -28,7 +28,7 @@ class Socket:
         self._unsent.measure(self)
 
     def take(self, size: int) -> None:
-        """Nobody is told."""
+        """Take bytes without a call, as a transport does."""
         self.unsent_bytes -= size
         self.taken_bytes += size
 
@@ -85,13 +85,13 @@ async def test_fetches_go_on_in_their_order_when_others_have_taken(
         wait(unsent, Socket(unsent, name), resumed)
     slow.take(LIMIT)
     late = Socket(unsent, "late")
-    assert not unsent.has_room(late), "it must not overtake those who wait"
+    assert not unsent.has_room(late), "it must not overtake waiting fetches"
     await after(gateway, MEASURE_PERIOD_MS, lambda: len(resumed) == 2)
     assert ["first", "second"] == resumed
     assert unsent.has_room(late)
 
 
-async def test_who_takes_nothing_gives_way_only_when_there_is_no_room(
+async def test_stalled_connections_are_closed_only_when_there_is_no_room(
     gateway: RunningGateway, unsent: UnsentBytes
 ) -> None:
     small, large = Socket(unsent), Socket(unsent)
@@ -102,12 +102,12 @@ async def test_who_takes_nothing_gives_way_only_when_there_is_no_room(
     assert unsent.has_room(good)
     assert not large.is_aborted
     small.write(LIMIT // 4)
-    assert unsent.has_room(good), "nobody waits for those who have stalled"
+    assert unsent.has_room(good), "no fetch waits for stalled connections"
     assert (True, False) == (large.is_aborted, small.is_aborted)
     assert 1 == gateway.services.metrics.snapshot()["slow_readers_closed"]
 
 
-async def test_a_burst_of_those_who_take_nothing_is_over_after_a_while(
+async def test_a_stalled_connection_is_closed_so_that_others_go_on(
     gateway: RunningGateway, unsent: UnsentBytes
 ) -> None:
     slow = [Socket(unsent) for _ in range(4)]
@@ -119,7 +119,7 @@ async def test_a_burst_of_those_who_take_nothing_is_over_after_a_while(
     assert 1 == sum(each.is_aborted for each in slow)
 
 
-async def test_who_holds_something_waits_for_itself_and_keeps_up_nobody(
+async def test_a_connection_with_unsent_bytes_waits_and_blocks_no_other(
     gateway: RunningGateway, unsent: UnsentBytes
 ) -> None:
     slow, resumed = Socket(unsent), list[str]()
@@ -142,7 +142,7 @@ async def test_sockets_are_looked_at_before_fetches_are_cut(
     assert LIMIT // 8 == unsent.fetch_bytes_max()
 
 
-async def test_who_is_gone_neither_counts_nor_goes_on(
+async def test_a_closed_connection_neither_counts_nor_is_resumed(
     gateway: RunningGateway, unsent: UnsentBytes
 ) -> None:
     slow, gone, other, resumed = Socket(unsent), Socket(unsent), Socket(unsent), list[str]()

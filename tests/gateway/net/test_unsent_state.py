@@ -1,4 +1,4 @@
-"""Who may add how much, and who gives way."""
+"""How much a fetch may add, and which connection is closed."""
 
 import pytest
 from hypothesis import settings
@@ -21,7 +21,7 @@ def state() -> UnsentState[str]:
     return UnsentState(LIMIT)
 
 
-def test_fetches_that_nobody_reads_share_half_of_the_room(state: UnsentState[str]) -> None:
+def test_fetches_that_no_client_reads_share_half_of_the_room(state: UnsentState[str]) -> None:
     """Each of them was allowed 55 MB before, whatever the others held."""
     allowed = []
     for number in range(100):
@@ -74,7 +74,7 @@ def test_the_largest_of_those_that_take_nothing_gives_way(state: UnsentState[str
 
 
 def test_who_took_everything_unseen_has_not_stalled(state: UnsentState[str]) -> None:
-    """Nobody looks at a socket that is not written to: what it held was taken long ago."""
+    """A socket without writes is not measured: what it held was taken long ago."""
     state.record_unsent("a", 100, 0, 0)
     state.record_unsent("a", 500, 100, 60_000)
     assert state.stalled(60_000) is None
@@ -83,7 +83,7 @@ def test_who_took_everything_unseen_has_not_stalled(state: UnsentState[str]) -> 
     assert not state.is_idle("unknown", 60_000)
 
 
-def test_a_fall_is_told_once(state: UnsentState[str]) -> None:
+def test_a_fall_is_reported_once(state: UnsentState[str]) -> None:
     state.record_unsent("a", FALL_BYTES_MIN - 1, 0, 0)
     assert not state.has_fallen()
     state.record_unsent("a", 0, 0, 0)
@@ -100,7 +100,7 @@ def test_a_fall_is_told_once(state: UnsentState[str]) -> None:
 
 
 class Machine(RuleBasedStateMachine):
-    """Connections write, their peers take, somebody looks from time to time."""
+    """Connections write, sockets take, measurements come from time to time."""
 
     def __init__(self) -> None:
         super().__init__()

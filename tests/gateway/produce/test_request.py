@@ -54,7 +54,7 @@ def test_rejected_batch_says_why_and_which_records() -> None:
     ]
 
 
-def test_acks_0_says_nothing_but_fails_on_an_error() -> None:
+def test_acks_0_sends_nothing_but_fails_on_an_error() -> None:
     port = RecordingPort()
     make_slot(port, 0, acks=0).batch_appended(0, AppendResult(None, 1, -1, 0))
     assert ([], []) == (port.sent, port.failures)

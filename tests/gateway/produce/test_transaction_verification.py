@@ -121,15 +121,15 @@ async def test_storage_that_fails_while_a_partition_is_added() -> None:
 
 @pytest.mark.parametrize("version", [9, 12])
 async def test_transactional_batch_of_a_request_without_a_name(version: int) -> None:
-    """Nobody could say whose transaction it is; nothing of the request is stored."""
+    """Its transaction is unknown; nothing of the request is stored."""
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic(partitions=2)
         producer = TxnClient(client)
         await producer.init()
         await producer.add(0)
         assert 0 == await producer.produce(version=11)
-        who = BatchProducer(producer.producer_id, producer.epoch, 1, is_transactional=True)
-        data = bytes(build_batch([NewRecord(b"v", timestamp=1)], producer=who))
+        marked = BatchProducer(producer.producer_id, producer.epoch, 1, is_transactional=True)
+        data = bytes(build_batch([NewRecord(b"v", timestamp=1)], producer=marked))
         request = produce({0: data, 1: batch(b"plain")})
         (topic,) = (await client.ask(request, version)).responses
         assert [53, 53] == [one.error_code for one in topic.partition_responses]
@@ -155,8 +155,8 @@ async def test_partitions_of_one_request_are_added_or_refused_together(
         await new.init()
         for producer, error in ((old, 47), (new, 0)):
             steps.clear()
-            who = BatchProducer(producer.producer_id, producer.epoch, 0, is_transactional=True)
-            data = bytes(build_batch([NewRecord(b"v", timestamp=1)], producer=who))
+            marked = BatchProducer(producer.producer_id, producer.epoch, 0, is_transactional=True)
+            data = bytes(build_batch([NewRecord(b"v", timestamp=1)], producer=marked))
             request = produce(dict.fromkeys(range(8), data))
             request.transactional_id = "x"
             (topic,) = (await client.ask(request, 12)).responses
@@ -167,8 +167,8 @@ async def test_partitions_of_one_request_are_added_or_refused_together(
 async def test_a_partition_that_stands_twice_is_refused_twice() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
-        who = BatchProducer(9, 0, 0, is_transactional=True)
-        data = bytes(build_batch([NewRecord(b"v", timestamp=1)], producer=who))
+        marked = BatchProducer(9, 0, 0, is_transactional=True)
+        data = bytes(build_batch([NewRecord(b"v", timestamp=1)], producer=marked))
         request = produce({0: data})
         request.transactional_id = "x"
         request.topic_data[0].partition_data *= 2

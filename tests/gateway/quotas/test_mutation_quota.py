@@ -76,7 +76,7 @@ async def test_strict_versions_refuse_each_change_while_there_is_debt() -> None:
     ("request_", "strict_since"),
     [(create("a", partitions=3), 6), (delete("full"), 5), (grow("full", SAVED + 6), 3)],
 )
-async def test_old_versions_are_served_and_told_to_wait(request_: Any, strict_since: int) -> None:
+async def test_old_versions_are_served_and_throttled(request_: Any, strict_since: int) -> None:
     async with spent(SAVED + 2) as (gateway, client):
         size = {6: 3, 5: SAVED + 2, 3: 4}[strict_since]
         assert ([QUOTA_EXCEEDED], 2_000) == await codes(client, request_, strict_since)

@@ -143,7 +143,7 @@ def test_bad_utf8_is_refused() -> None:
         refusal.expected,
         refusal.got,
     )
-    # Surrogates have no place in UTF-8, though some encoders write them.
+    # Surrogates are not valid in UTF-8, though some encoders write them.
     assert isinstance(
         read(HeartbeatRequest, 4, b"\x04\xed\xa0\x80" + HEARTBEAT_V4[2:]), MalformedMessage
     )
@@ -191,7 +191,7 @@ def test_nullable_struct() -> None:
 
 
 def test_unknown_tags_are_stepped_over() -> None:
-    """KIP-482: a newer client may send tags that this schema has never heard of."""
+    """KIP-482: a newer client may send tags that this schema does not know."""
     tagged = HEARTBEAT_V4[:-1] + b"\x02" + b"\x00\x03abc" + b"\xb9\x60\x00"
     assert decode(HeartbeatRequest, 4, HEARTBEAT_V4) == decode(HeartbeatRequest, 4, tagged)
     known = encode(ApiVersionsResponse(finalized_features_epoch=5, zk_migration_ready=True), 3)

@@ -185,9 +185,9 @@ def compiled_response(
                     messages.AbortedTransaction(producer_id=producer, first_offset=first)
                     for producer, first in aborted
                 ],
-                records=b"".join(pieces),
+                records=b"".join(chunks),
             )
-            for _, index, error, high, stable, start, aborted, pieces, _ in group
+            for _, index, error, high, stable, start, aborted, chunks, _ in group
         ]
         topics.append(messages.FetchableTopicResponse(**key, partitions=partitions))
     response = messages.FetchResponse(

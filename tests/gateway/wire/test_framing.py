@@ -22,11 +22,11 @@ def receive(splitter: FrameSplitter, data: bytes) -> list[tuple[bytes, bool]]:
     while pos < len(data):
         room = splitter.get_buffer()
         assert len(room)
-        piece = data[pos : pos + len(room)]
-        room[: len(piece)] = piece
-        pos += len(piece)
+        part = data[pos : pos + len(room)]
+        room[: len(part)] = part
+        pos += len(part)
         frames += [
-            (bytes(frame), is_owned) for frame, is_owned in splitter.buffer_updated(len(piece))
+            (bytes(frame), is_owned) for frame, is_owned in splitter.buffer_updated(len(part))
         ]
     return frames
 

@@ -1,4 +1,4 @@
-"""Lengths and counts that cannot be, at every place of every message, in every version."""
+"""Impossible lengths and counts, in every field of every message, in every version."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""A time that is told afterwards, against the encoder that would have told it."""
+"""A throttle time that is set in an encoded response, against the encoder."""
 
 import pytest
 
@@ -16,11 +16,11 @@ def test_the_time_is_where_the_encoder_writes_it(cls: type[ApiMessage]) -> None:
     for version in versions(cls):
         plain = encode_response_frame(cls(), key, version, 7)
         before = bytes(plain[0])
-        told = set_throttle_time(plain, cls, version, 1_234)
+        throttled = set_throttle_time(plain, cls, version, 1_234)
         assert before == plain[0]
-        if told is not plain:
+        if throttled is not plain:
             expected = encode_response_frame(cls(throttle_time_ms=1_234), key, version, 7)
-            assert b"".join(expected) == b"".join(told)
+            assert b"".join(expected) == b"".join(throttled)
 
 
 def test_most_responses_can_tell_it() -> None:

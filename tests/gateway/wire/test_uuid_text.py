@@ -1,4 +1,4 @@
-"""Ids as text; the pair below was told by Apache Kafka."""
+"""Ids as text; the pair below is from Apache Kafka."""
 
 from uuid import UUID
 
