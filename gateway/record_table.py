@@ -7,7 +7,6 @@ submitted: the store completes writes in order, and fails all behind one that fa
 Must not know: what records mean, how changes are decided.
 """
 
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -68,7 +67,8 @@ class RecordTable(Generic[K, R]):
         self._rows = rows
         self._on_replay = on_replay
         self._records: dict[K, R] = {}
-        self._submitted: dict[K, deque[R | None]] = {}
+        self._heads: dict[K, tuple[R | None, int]] = {}
+        """The newest submitted record of a key, and how many writes of the key are under way."""
 
     def load(self) -> None:
         """Replay every stored row.
@@ -90,12 +90,12 @@ class RecordTable(Generic[K, R]):
 
     def head(self, key: K) -> R | None:
         """Return the record that will hold when every write under way is durable."""
-        submitted = self._submitted.get(key)
-        return submitted[-1] if submitted else self._records.get(key)
+        newest = self._heads.get(key)
+        return self._records.get(key) if newest is None else newest[0]
 
     def head_count(self) -> int:
         """Return how many keys have a record, or will have their first one."""
-        return len(self._records) + sum(key not in self._records for key in self._submitted)
+        return len(self._records) + sum(key not in self._records for key in self._heads)
 
     def row(self, key: K, record: R | None) -> Row:
         """Return the row of a record; None deletes it."""
@@ -128,15 +128,19 @@ class RecordTable(Generic[K, R]):
             None once the record holds; a LedgerError: nothing has changed; another error: it is
             durable, and replaying it has failed.
         """
-        row, ended = self.row(key, record), Deferred[Exception | None]()
+        ended: Deferred[Exception | None] = Deferred()
         landed = partial(self._landed, key, record, ended)
-        self._submitted.setdefault(key, deque()).append(record)
+        rows, before = [self.row(key, record)], self._heads.get(key)
+        self._heads[key] = record, 1 if before is None else before[1] + 1
         try:
-            (append or self._store.append_rows_nowait)([row], landed)
+            if append is None:
+                self._store.append_rows_nowait(rows, landed)
+            else:
+                append(rows, landed)
         except LedgerError as error:
             landed(error)
         except BaseException:
-            self._forget_submitted(key, newest=True)
+            self._set_head(key, before)
             raise
         return ended
 
@@ -161,7 +165,8 @@ class RecordTable(Generic[K, R]):
         ended: Deferred[Exception | None],
         error: LedgerError | None,
     ) -> None:
-        self._forget_submitted(key, newest=False)
+        newest, count = self._heads[key]
+        self._set_head(key, (newest, count - 1) if count > 1 else None)
         outcome: Exception | None = error
         if error is None:
             try:
@@ -170,14 +175,11 @@ class RecordTable(Generic[K, R]):
                 outcome = fault
         ended.resolve(outcome)
 
-    def _forget_submitted(self, key: K, *, newest: bool) -> None:
-        submitted = self._submitted[key]
-        if newest:
-            submitted.pop()
+    def _set_head(self, key: K, head: tuple[R | None, int] | None) -> None:
+        if head is None:
+            del self._heads[key]
         else:
-            submitted.popleft()
-        if not submitted:
-            del self._submitted[key]
+            self._heads[key] = head
 
 
 def _ignore(_error: LedgerError | None) -> None:

@@ -1,9 +1,9 @@
-"""Transactions: the coordinator of transactional ids, as handlers see it.
+"""Transaction coordinator: the transactional ids of this node, as handlers see them.
 
-Rule: one step at a time for each transactional id: `txn_state` decides, the row is made durable,
-then the record holds. An outcome is told when it is durable; its markers follow in the same turn,
-and who asks for the next step waits for them. Ends that a crash cut short are completed at the
-start.
+Rule: one step at a time for each transactional id: `txn_state` decides, and the record holds when
+its row is durable. An EndTxn is answered when its outcome is durable; the markers are written in
+the same step, and the next request of that id waits for them. Outcomes without markers, which a
+crash leaves, are completed at the start.
 Must not know: API versions, message classes, how a partition keeps its transactions.
 """
 
@@ -52,7 +52,7 @@ TRANSACTIONAL_ID_BYTES_MAX: Final = 4_096
 MARKER_RETRY_MS: Final = 1_000
 """How long until markers that could not be written are tried again."""
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""What clients are told when a row cannot be stored, or the server stops: they try again."""
+"""The answer when a row cannot be stored, or the server stops: clients try again."""
 
 StepResult = tuple[ErrorCode, ProducerIdAndEpoch]
 
@@ -72,7 +72,7 @@ WriteMarkers = Callable[
     Awaitable[Mapping[TopicPartition, TopicsError]],
 ]
 """Ends a producer's transaction in partitions, durably: (partitions, producer, is commit); returns
-those that refused, and why. May raise LedgerError: it is not known of any."""
+those that refused, and why. Raises LedgerError if the outcome is not known of any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class TransactionCoordinator:
         self._records.load()
 
     def start(self) -> None:
-        """Complete what a crash cut short, and look after timeouts from now on."""
+        """Complete the outcomes that a crash left without markers, and start the timers."""
         for record in self._records.durable.values():
             if record.state.is_prepared:
                 self._spawn_completion(record.transactional_id)
@@ -115,20 +115,20 @@ class TransactionCoordinator:
             handle.cancel()
         self._timers.clear()
 
-    # Looking.
+    # Plain reads.
 
     def records(self) -> list[TxnRecord]:
-        """Return what is known of every transactional id."""
+        """Return the record of every transactional id."""
         return list(self._records.durable.values())
 
     def record(self, transactional_id: str) -> TxnRecord | None:
-        """Return what is known of a transactional id."""
+        """Return the record of a transactional id, or None."""
         return self._records.get(transactional_id)
 
     def verify(
         self, transactional_id: str, producer: ProducerIdAndEpoch, topic_partition: TopicPartition
     ) -> ErrorCode:
-        """Say whether a partition belongs to a producer's open transaction; plain."""
+        """Return NONE if a partition belongs to a producer's open transaction, or what is wrong."""
         return txn_state.verify(self._records.get(transactional_id), producer, topic_partition)
 
     # The steps of a transaction.
@@ -201,7 +201,7 @@ class TransactionCoordinator:
             transactional_id: whose transaction.
             producer: its producer.
             group_id: whose offsets.
-            sender: the member on whose behalf they are committed.
+            sender: the member that commits them.
             offsets: by partition.
         """
         if self._is_closed:
@@ -229,16 +229,16 @@ class TransactionCoordinator:
             offsets_of = self._parts.offsets
             return await offsets_of.add_pending(group_id, sender, producer.producer_id, offsets)
 
-    # One step: decide, store, let it hold, complete.
+    # One step: decide, store, answer, write the markers of an outcome.
 
     async def _step_of_known(self, transactional_id: str, decide: DecideStep) -> StepResult:
-        """Take a step that only a transactional id can take that is known."""
+        """Take a step if the transactional id has a record."""
         if self._records.get(transactional_id) is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_PRODUCER
         return await self._step(transactional_id, decide)
 
     async def _step(self, transactional_id: str, decide: DecideStep) -> StepResult:
-        """Take one step; it is taken to its end even if its caller goes away."""
+        """Take one step; it is completed even if its caller is cancelled."""
         if self._is_closed:
             return UNAVAILABLE, NO_PRODUCER
         answered: asyncio.Future[StepResult] = asyncio.get_running_loop().create_future()
@@ -305,10 +305,10 @@ class TransactionCoordinator:
         offsets.end_nowait(record.producer_id, done, is_commit=is_commit, outcome=outcome)
 
     async def _write_outcome_markers(self, transactional_id: str) -> None:
-        """Write the markers of an outcome, if there is one; what is refused, later again.
+        """Write the markers of an outcome, if there is one; partitions that refuse: again later.
 
-        Where they have been written is remembered only, and that it is complete is stored with
-        whatever comes next: a crash before that only writes the markers again.
+        Which partitions have theirs is kept in memory only, and the completion is written lazily:
+        after a crash before that the markers are written again.
         """
         record = self._records.get(transactional_id)
         if record is None or not record.state.is_prepared:
@@ -340,15 +340,15 @@ class TransactionCoordinator:
         )  # fmt: skip
         self._retry_later(transactional_id)
 
-    # What happens by itself.
+    # Timers.
 
     def _spawn_completion(self, transactional_id: str) -> None:
         if not self._is_closed:
-            work, unit = self._complete_in_turn(transactional_id), self._unit(transactional_id)
+            work, unit = self._complete_locked(transactional_id), self._unit(transactional_id)
             name = f"complete transaction {transactional_id}"
             self._parts.supervisor.spawn(work, name, unit=unit)
 
-    async def _complete_in_turn(self, transactional_id: str) -> None:
+    async def _complete_locked(self, transactional_id: str) -> None:
         async with self._locks.holding(transactional_id):
             await self._write_outcome_markers(transactional_id)
 
@@ -359,8 +359,8 @@ class TransactionCoordinator:
     def _unit(self, transactional_id: str) -> NamedUnit:
         """Return what a fault in a step closes: that step.
 
-        Its client is told to try again, and the record stays what is durable; an outcome that has
-        no markers yet is completed later.
+        Its client gets COORDINATOR_NOT_AVAILABLE, and the durable record stays; an outcome without
+        markers is completed later.
         """
         return NamedUnit("transaction", transactional_id, partial(self._resume, transactional_id))
 

@@ -1,7 +1,6 @@
-"""Txn record: what is known of one transactional id, and its stored form.
+"""Txn record: the state of one transactional id, and its stored form.
 
-Rule: one row per transactional id, replaced as a whole; every text is preceded by its length. The
-layout has a version byte.
+Rule: one row per transactional id, replaced as a whole.
 Must not know: when rows are written, which step may follow which.
 
 Key:   `txn` 0x01, transactional id (UTF-8)
@@ -43,16 +42,17 @@ NO_TIME: Final = -1
 
 
 class TxnState(Enum):
-    """Where a transactional id stands; the values are Kafka's names, the order is stored."""
+    """State of a transactional id; the values are Kafka's names, the order is stored."""
 
     EMPTY = "Empty"
     """No transaction yet, or a new producer: one may begin."""
     ONGOING = "Ongoing"
     """Partitions or groups belong to it; ends by EndTxn, a newer producer, or its timeout."""
     PREPARE_COMMIT = "PrepareCommit"
-    """It is decided, and survives a crash; markers are being written. Asking anything: later."""
+    """The outcome is durable, its markers are being written; requests are answered with
+    CONCURRENT_TRANSACTIONS. Leads to COMPLETE_COMMIT."""
     PREPARE_ABORT = "PrepareAbort"
-    """The same for an abort."""
+    """The same for an abort; leads to COMPLETE_ABORT."""
     COMPLETE_COMMIT = "CompleteCommit"
     """All markers are durable; the next transaction may begin."""
     COMPLETE_ABORT = "CompleteAbort"
@@ -60,13 +60,13 @@ class TxnState(Enum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome is decided and not everybody knows."""
-        return self in {TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT}
+        """Whether the outcome is durable and markers are still to be written."""
+        return self is TxnState.PREPARE_COMMIT or self is TxnState.PREPARE_ABORT
 
     @property
     def is_idle(self) -> bool:
         """Whether no transaction is open."""
-        return self in {TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT}
+        return not self.is_prepared and self is not TxnState.ONGOING
 
 
 _STATES = tuple(TxnState)
@@ -77,10 +77,10 @@ class TxnRecord:
     """One transactional id.
 
     Attributes:
-        previous_producer_id: the one before the epochs ran out; its last request may come again.
+        previous_producer_id: the one before the epochs ran out; its last request may be repeated.
         next_producer_id: takes over when this transaction is complete, with epoch 0.
         epoch: NO_EPOCH before the first producer was initialised.
-        last_epoch: the one before, whose request may come again; NO_EPOCH: none may.
+        last_epoch: the one before, whose request may be repeated; NO_EPOCH: none may.
         is_v2: every end of a transaction raises the epoch (KIP-890).
         start_ms: when the open transaction began; NO_TIME if none is.
         updated_ms: wall time of the last change.

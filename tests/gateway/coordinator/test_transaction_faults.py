@@ -162,7 +162,7 @@ async def test_fault_in_aborting_a_timed_out_transaction_is_retried(
             return found is not None and found.state is TxnState.COMPLETE_ABORT
 
         await until(is_aborted)
-        # While the write took its time, the first connection may have become idle for too long.
-        async with gateway.client() as another:
-            assert 2 == (await read(another)).last_stable_offset
+        # By then the time of the clock may have closed the idle connection of the producer.
+        async with gateway.client() as reader:
+            assert 2 == (await read(reader)).last_stable_offset
     assert ["a fault here closes transaction x"] == contained.messages
