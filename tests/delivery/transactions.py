@@ -18,7 +18,7 @@ class Writer:
         self.sequence = 0
 
     async def write(self, *values: str) -> Position:
-        """Append a batch in a transaction, which begins with it if there is none."""
+        """Append a batch in a transaction; the first one begins it."""
         data = batch(*values, producer=self.producer_id, sequence=self.sequence, transactional=True)
         self.sequence += len(values)
         return await appended(

@@ -1,4 +1,4 @@
-"""Words for tests of the client's parts: a broker that is told what to do, and a manual clock."""
+"""Builders for tests of the client: a scripted broker and a manual clock."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from tests.native.recording_broker import RecordingBroker
 
 @dataclass
 class Rig:
-    """What a test can reach."""
+    """The objects that a test uses."""
 
     services: ClientServices
     broker: RecordingBroker
@@ -73,7 +73,7 @@ async def turns(count: int = 20) -> None:
 def delivery(
     entry_id: int, *values: bytes | None, records: int = ALL, redelivery_count: int = 0
 ) -> Delivery:
-    """One entry of these values, as a server hands it out."""
+    """One entry of these values, as a server delivers it."""
     batch = build_batch([NewRecord(value) for value in values])
     return Delivery(Position(5, entry_id), batch, records, redelivery_count)
 

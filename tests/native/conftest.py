@@ -1,4 +1,4 @@
-"""What tests of this room share: a port."""
+"""Fixtures of all tests of this room: a port."""
 
 import socket
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port for servers that come and go: nobody else gets it between them."""
+    """A port for successive servers; no other process can bind it between them."""
     with socket.socket() as keeper:
         keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         keeper.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""A proxy in front of a server that can keep its answers to itself: what is sent arrives."""
+"""A proxy in front of a server that can hold back its answers; requests arrive."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ class MutedProxy:
         self.port = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward one connection, until either end is gone."""
+        """Forward one connection until either end closes."""
         try:
             there, back = await asyncio.open_connection("127.0.0.1", self._target_port)
         except OSError:

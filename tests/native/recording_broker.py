@@ -1,4 +1,4 @@
-"""A small broker in memory that keeps what it was asked: the other end for tests of the transport.
+"""A small broker in memory that records its calls, for tests of the transport.
 
 It is no second implementation of the service: one partition, one consumer, no durability.
 """
@@ -54,7 +54,7 @@ R = TypeVar("R")
 
 
 def batch(text: bytes, *, records: int = 1, size: int = 0) -> bytes:
-    """Build what passes for a stored batch: a head with a count of records, and text."""
+    """Build a fake stored batch: a header with a count of records, and text."""
     return b"\0" * 57 + records.to_bytes(4, "big") + text.ljust(size, b".")
 
 
@@ -133,7 +133,7 @@ def _recorded(
 
 
 class RecordingBroker:
-    """Implements `native.broker.Broker`; `calls` is what happened, `links` are the links so far."""
+    """Implements `native.broker.Broker`; `calls` and `links` record its use."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []

@@ -25,7 +25,7 @@ from tests.topics.words import House, append, house
 
 @dataclass
 class Link:
-    """One end of a link: what has come, and how it ended."""
+    """One end of a link: its deliveries, and how it ended."""
 
     deliveries: list[Delivery] = field(default_factory=list)
     ends: list[KledgerError | None] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Link:
 
 @dataclass
 class Serving:
-    """What a test can reach."""
+    """The objects that a test uses."""
 
     house: House
     service: NativeService
@@ -141,7 +141,7 @@ async def serving(
 
 
 def ack(delivery: Delivery, *indexes: int, size: int | None = None) -> Acknowledgement:
-    """Acknowledge records of an entry: those named, or what came."""
+    """Acknowledge records of an entry: the given ones, or those delivered."""
     count = size if size is not None else sum(1 for _ in iterate_records(delivery.data))
     records = sum(1 << index for index in indexes) if indexes else delivery.records
     return Acknowledgement(delivery.position, records, count)

@@ -46,7 +46,7 @@ class StormLink(Link):
 
 
 class Storm:
-    """What goes on, and what came of it."""
+    """The running clients, and the outcome so far."""
 
     def __init__(self, serving: Serving, engine: FaultyEngine, seed: int, *, faults: bool) -> None:
         self.seen: Counter[str] = Counter()
@@ -83,7 +83,7 @@ class Storm:
             await self._serving.house.store.flush()
 
     async def _try(self, call: Awaitable[object]) -> object:
-        """Return what a call returns; None when it fails as it may."""
+        """Return the result of a call; None if it fails in an expected way."""
         try:
             result = await call
         except KledgerError as error:

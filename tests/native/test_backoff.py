@@ -1,4 +1,4 @@
-"""Pauses grow, are spread, and begin again."""
+"""Delays grow, are random in part, and are reset."""
 
 from kledger.native.backoff import Backoff
 from kledger.runtime.entropy import SeededEntropy

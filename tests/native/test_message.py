@@ -1,4 +1,4 @@
-"""A record as a consumer sees it; what is not seen through the codec's tests."""
+"""A record as a consumer sees it; the rest is in the tests of the codec."""
 
 from kledger.batches.record import Header
 from kledger.ledger import Position

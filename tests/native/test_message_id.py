@@ -1,4 +1,4 @@
-"""Coordinates of a record: identity, order, bytes, and what acknowledges it."""
+"""Coordinates of a record: identity, order, bytes, and acknowledgements."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Acknowledgements on their way: grouped, confirmed, cancelled, lost."""
+"""Acknowledgement groups: sent together, confirmed, cancelled, lost."""
 
 import asyncio
 from collections.abc import Coroutine

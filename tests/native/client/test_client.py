@@ -1,4 +1,4 @@
-"""Entering and leaving a client; what it offers is in the contract's tests."""
+"""Entering and leaving a client; its methods are tested by the contract."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,7 +15,7 @@ from tests.native.recording_broker import RecordingBroker
 
 
 class Server:
-    """Says when it was entered and left."""
+    """Notes when it is entered and left."""
 
     def __init__(self, *, failure: Exception | None = None) -> None:
         self.broker = RecordingBroker()
@@ -85,7 +85,7 @@ async def test_error_of_entering_the_server_is_raised() -> None:
 
 
 async def test_crashed_task_of_the_client_fails_its_users() -> None:
-    """A bug of ours must not end in silence: those who wait hear it, and so does who leaves."""
+    """A crash of a background task is raised to waiting callers and on leaving the client."""
     server = Server()
     client = await opened(server).__aenter__()
     consumer = await client.subscribe("orders", "s")
@@ -112,7 +112,7 @@ async def test_error_of_the_program_is_not_hidden_by_ours() -> None:
 
 @pytest.mark.parametrize("kind", ["consumer", "reader"])
 async def test_pending_subscribe_ends_with_its_client(kind: str) -> None:
-    """The server's stop ended its link later, and a task was begun that nobody could own."""
+    """The server's stop ended its link later, and a task was spawned after the close."""
     server = Server()
     client = opened(server)
     async with client:
@@ -135,7 +135,7 @@ async def test_pending_subscribe_ends_with_its_client(kind: str) -> None:
 
 
 async def test_operation_ends_in_time_while_others_reset_the_subscription() -> None:
-    """To subscribe, or to come back after a seek, took as long as they went on."""
+    """A subscribe, or the reconnect after a seek, waited for ever while the server refused."""
     server, clock = Server(), ManualClock()
     client = Client(server, clock=clock, operation_timeout_ms=20_000)
 

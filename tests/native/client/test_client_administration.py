@@ -1,4 +1,4 @@
-"""What is asked of topics and subscriptions, as the server hears it."""
+"""The administration of a client: the calls that reach the broker."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.native.client.test_client import Server, opened
 
 
 async def asked(client: Client, server: Server, call: object) -> tuple[object, ...]:
-    """Return how the server heard a call."""
+    """Return a call as the broker recorded it."""
     await call  # type: ignore[misc]
     return server.broker.calls[-1]
 

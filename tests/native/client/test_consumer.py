@@ -1,4 +1,4 @@
-"""A consumer over its partitions; what it promises is in the contract's tests."""
+"""A consumer over its partitions; its guarantees are tested by the contract."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -109,7 +109,7 @@ async def test_damage_behind_good_messages_loses_none() -> None:
 
 
 async def test_time_limit_is_not_for_a_batch_that_is_being_decoded() -> None:
-    """It is here: who asks without waiting for more gets it."""
+    """The message is queued already, so a time limit of 0 returns it."""
     async with consuming() as (rig_, consumer):
         rig_.broker.links[0].deliver([long_delivery(1, count=2_000), delivery(2, b"behind")])
         assert b"0" == (await consumer.receive(timeout_ms=0)).value
@@ -168,7 +168,7 @@ async def test_batch_without_a_time_limit_lingers_a_moment() -> None:
 
 
 async def test_batch_receive_returns_all_permits_first() -> None:
-    """Otherwise it waits for messages that are not let come."""
+    """Otherwise it would wait for messages that have no permits."""
     async with consuming(receiver_queue_size=10) as (rig_, consumer):
         rig_.broker.links[0].deliver([delivery(1, b"v")])
         await consumer.receive()

@@ -1,4 +1,4 @@
-"""One link of a consumer: permits, what comes again, and its end."""
+"""One link of a consumer: permits, redeliveries, and its end."""
 
 import asyncio
 from collections.abc import Sequence

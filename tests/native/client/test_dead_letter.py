@@ -1,4 +1,4 @@
-"""Messages that were handed out too often, on their way to another topic."""
+"""Messages that were redelivered too often are moved to another topic."""
 
 import asyncio
 from collections.abc import AsyncIterator

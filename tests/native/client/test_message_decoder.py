@@ -121,7 +121,7 @@ async def test_closed_decoder_raises() -> None:
 
 
 class HeldPool(BlockingPool):
-    """Stands still at the first pause until it is let go, and counts pauses."""
+    """Blocks at the first pause until it is released, and counts pauses."""
 
     def __init__(self) -> None:
         super().__init__(1)

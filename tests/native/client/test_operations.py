@@ -1,4 +1,4 @@
-"""Operations end: in time, with their client, and when their caller wants it."""
+"""Operations end: by timeout, with their client, and when their caller cancels them."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -45,7 +45,7 @@ class It:
         return [call[1] for call in self.rig.broker.calls if call[0] == "open_consumer"]
 
     def receive(self, entry_id: int = 1) -> Message:
-        """Let one message come, and hand it out."""
+        """Deliver one message and receive it."""
         self.link.deliver([delivery(entry_id, b"v")])
         message = self.queue.take()
         assert message is not None

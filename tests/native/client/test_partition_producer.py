@@ -30,7 +30,7 @@ from tests.native.recording_broker import RecordingLink
 
 @dataclass
 class Sender:
-    """A partition producer, and what it told."""
+    """A partition producer, and the callbacks that it called."""
 
     rig: Rig
     producer: PartitionProducer
@@ -192,7 +192,7 @@ async def test_batches_refused_behind_another_are_resent_in_order() -> None:
 
 
 async def test_lost_batches_are_settled_before_refused_ones() -> None:
-    """The answers to the second and the third did not arrive; the fourth came behind a gap."""
+    """The answers to the second and the third were lost; the fourth was refused behind a gap."""
     async with sender(is_batching=False) as it:
         link = it.rig.broker.links[0]
         link.hold = asyncio.Event()

@@ -70,7 +70,7 @@ async def test_failed_close_does_not_keep_the_others_open() -> None:
 
 
 class GrowingBroker(RecordingBroker):
-    """Its topic has as many partitions as it is told."""
+    """Its topic has as many partitions as the test sets."""
 
     partition_count = 1
 

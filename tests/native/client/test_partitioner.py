@@ -1,4 +1,4 @@
-"""Keys go where Kafka's default partitioner puts them; the rest goes round."""
+"""Keys map to the partition of Kafka's default partitioner; other messages rotate."""
 
 import pytest
 from hypothesis import given

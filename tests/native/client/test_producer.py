@@ -1,4 +1,4 @@
-"""A producer over its partitions; what it promises is in the contract's tests."""
+"""A producer over its partitions; its guarantees are tested by the contract."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -123,7 +123,7 @@ async def test_failed_producer_raises_to_all_senders() -> None:
 
 
 async def test_cancelled_close_continues() -> None:
-    """And ends with the client at the latest: then nobody is left waiting."""
+    """It ends with the client at the latest, so that no caller waits for ever."""
     async with producing(max_pending=1) as (rig_, producer, _):
         rig_.broker.links[0].hold = asyncio.Event()
         sends = [asyncio.ensure_future(producer.send(b"v")) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""A reader's place; what it promises is in the contract's tests."""
+"""The position of a reader; its guarantees are tested by the contract."""
 
 from kledger.ledger import Position
 from kledger.native.broker import EARLIEST, RecordLocation, RecordPosition
@@ -7,7 +7,7 @@ from tests.native.recording_broker import RecordingBroker
 
 
 class FilledBroker(RecordingBroker):
-    """There is something in partition 1 alone."""
+    """Only partition 1 has a record."""
 
     async def last_record(self, topic: str, partition: int) -> RecordLocation:
         if partition == 1:

@@ -1,4 +1,4 @@
-"""What was delivered and not handed out."""
+"""The queue of delivered messages."""
 
 from dataclasses import dataclass, field
 
@@ -51,7 +51,7 @@ def test_messages_come_in_the_order_of_their_arrival() -> None:
 
 
 def test_messages_of_a_link_are_dropped_with_it() -> None:
-    """Also what is decoded already."""
+    """Also those that are decoded already."""
     one, two = Source(), Source()
     queue = queue_of(
         (one, delivery(1, b"a", b"b", b"c")), (two, delivery(1, b"d", b"e")),
@@ -102,7 +102,7 @@ async def test_long_batch_blocks_the_batches_behind_it() -> None:
 
 @pytest.mark.parametrize("taken", [0, 1, 1_500])
 async def test_long_batch_is_dropped_with_its_link(taken: int) -> None:
-    """Before, while and after its first part is there; whoever waits for it looks again."""
+    """Before, during and after the decoding of its first part; waiting receivers are notified."""
     async with rig() as rig_:
         changes: list[int] = []
         one, two = Source(), Source()

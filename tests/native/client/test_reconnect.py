@@ -1,4 +1,4 @@
-"""Trying again, with pauses."""
+"""Opening a link with retries and backoff."""
 
 import asyncio
 

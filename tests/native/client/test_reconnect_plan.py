@@ -1,4 +1,4 @@
-"""What is worth another try."""
+"""Which errors are retried."""
 
 import pytest
 

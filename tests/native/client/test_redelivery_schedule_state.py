@@ -1,4 +1,4 @@
-"""When records are to come again."""
+"""The schedule of redeliveries."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""One timer for all that is to come again."""
+"""One timer for all redeliveries of a link."""
 
 from kledger.ledger import Position
 from kledger.native.client.redelivery_timer import RedeliveryTimer

@@ -1,4 +1,4 @@
-"""What leaves together."""
+"""Which messages share a batch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Room for what is under way."""
+"""The limits of messages in flight."""
 
 from collections import deque
 

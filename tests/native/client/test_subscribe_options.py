@@ -1,4 +1,4 @@
-"""What a client was given for a consumer, checked. Bad values: the contract's table, too."""
+"""Checks of subscribe options; the contract has a table of wrong values, too."""
 
 import math
 

@@ -13,14 +13,14 @@ from tests.native.rpc.connected_pair import PatientClock
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection has the time that a slow machine takes: none of its deadlines comes."""
+    """The deadlines of a connection never expire, however slow the machine is."""
     monkeypatch.setattr("kledger.native.rpc.client.SystemClock", PatientClock)
     monkeypatch.setattr("kledger.native.rpc.connection.HELLO_TIMEOUT_MS", SOON_MS)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """The time of a client that is made after it: it stands still until a test moves it."""
+    """The clock of clients that are created after it; only the test advances it."""
     clock = ManualClock()
     monkeypatch.setattr("kledger.native.client.client.SystemClock", lambda: clock)
     return clock

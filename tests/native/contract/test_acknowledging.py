@@ -1,4 +1,4 @@
-"""What acknowledging promises."""
+"""The guarantees of acknowledging."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is asked of topics and subscriptions as wholes."""
+"""The administration of topics and subscriptions."""
 
 import pytest
 

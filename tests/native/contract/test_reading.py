@@ -1,4 +1,4 @@
-"""What a reader promises."""
+"""The guarantees of a reader."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ async def read(reader: kledger.Reader, count: int) -> list[bytes | None]:
 
 
 async def read_all(reader: kledger.Reader) -> list[bytes | None]:
-    """Read while there is said to be something."""
+    """Read while `has_message_available` is true."""
     found = []
     while await reader.has_message_available():
         found += await read(reader, 1)

@@ -1,4 +1,4 @@
-"""What receiving promises."""
+"""The guarantees of receiving."""
 
 import asyncio
 from typing import Any

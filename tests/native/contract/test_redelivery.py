@@ -1,4 +1,4 @@
-"""What comes again, when, and what becomes of it in the end."""
+"""Redelivery: which messages, when, and dead letters."""
 
 import asyncio
 import logging
@@ -71,7 +71,7 @@ async def test_single_consumer_gets_all_unacknowledged_records_again_in_order(
 async def test_deliveries_in_flight_do_not_precede_the_redelivery(
     client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
-    """Whatever has got how far when the redelivery is asked for."""
+    """However far deliveries have got when the redelivery is requested."""
     consumer = await client.subscribe(
         topic, "s", consumer_type=consumer_type, receiver_queue_size=6
     )
@@ -121,7 +121,7 @@ async def test_what_is_not_acknowledged_in_time_comes_again(
 async def test_redeliver_delivers_all_unacknowledged_messages(
     client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
-    """Also what waits in the queue; nothing comes twice."""
+    """Also queued messages; none is delivered twice."""
     consumer = await client.subscribe(
         topic, "s", consumer_type=consumer_type, receiver_queue_size=8
     )
@@ -165,7 +165,7 @@ async def test_dead_letter_was_delivered_once_more_than_the_maximum(
         (message,) = await receive(consumer, 1)
         assert (b"bad", count) == (message.value, message.redelivery_count)
         await consumer.negative_acknowledge(message)
-    # Nobody receives from the first topic meanwhile.
+    # No consumer receives from the first topic meanwhile.
     (letter,) = await receive(letters, 1)
     assert (b"bad", b"k", 77) == (letter.value, letter.key, letter.event_timestamp)
     assert {"a": "b", "REAL_TOPIC": topic, "ORIGIN_MESSAGE_ID": str(sent)} == letter.properties

@@ -1,4 +1,4 @@
-"""What was sent again because an answer was lost is stored once.
+"""A batch that was resent because its answer was lost is stored once.
 
 The answers are lost behind the seam: the server has stored the batch, or has not, and the link ends
 before the client hears of it.
@@ -44,7 +44,7 @@ class Answers:
 
 
 class LosingLink:
-    """A link that may lose what goes over it, and ends then."""
+    """A link that may lose a batch or an answer, and then ends."""
 
     def __init__(
         self, answers: Answers, link: ProducerLink, ended: Callable[[KledgerError | None], None]
@@ -123,7 +123,7 @@ async def test_answer_that_is_lost_repeatedly(client: kledger.Client, answers: A
 async def test_many_single_messages_are_stored_once_and_in_order(
     client: kledger.Client, answers: Answers, lost: int
 ) -> None:
-    """More are under way than a partition remembers of a producer."""
+    """More batches are in flight than a partition remembers of a producer."""
     producer = await client.create_producer("orders", batching=False)
     consumer = await client.subscribe("orders", "s")
     answers.lose_next = lost

@@ -1,4 +1,4 @@
-"""Where a seek leads, and what it does to those who are at it."""
+"""Seeking: the new position, and its effect on the consumers."""
 
 import asyncio
 
@@ -108,7 +108,7 @@ async def test_no_delivery_from_before_a_seek_follows_it(
 async def test_no_delivery_from_before_a_reset_follows_it(
     client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
-    """Whatever has got how far when the reset is asked for, by the same client."""
+    """However far deliveries have got when the same client requests the reset."""
     consumer = await client.subscribe(
         topic, "s", consumer_type=consumer_type, receiver_queue_size=6
     )
@@ -121,7 +121,7 @@ async def test_no_delivery_from_before_a_reset_follows_it(
 
 
 async def test_acknowledgement_that_meets_a_seek_is_settled_by_it(client: kledger.Client) -> None:
-    """Whoever acknowledged heard of a lost connection, depending on what was on its way."""
+    """A pending acknowledgement raised a lost connection, depending on timing."""
     consumer = await client.subscribe("orders", "s", consumer_type="shared")
     (sent,) = await send(client, "orders", [b"v"])
     for turns in range(0, 40, 2):

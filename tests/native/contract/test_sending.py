@@ -1,4 +1,4 @@
-"""What a producer promises."""
+"""The guarantees of a producer."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Consumers that come, go, refuse, forget and seek: every message is acknowledged in the end."""
+"""Consumers that join, leave, nack, forget and seek: every message is acknowledged in the end."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ TYPES = ["exclusive", "failover", "shared", "key_shared"]
 
 
 class Storm:
-    """One subscription in bad weather; a seed makes most of it the same again."""
+    """Random consumers of one subscription; a seed reproduces most of the run."""
 
     def __init__(self, client: kledger.Client, topic: str, consumer_type: str, seed: int) -> None:
         self._client = client
@@ -44,13 +44,13 @@ class Storm:
         self._are_all_sent = True
 
     async def calm(self) -> None:
-        """Return when nothing is owed any more."""
+        """Return when the backlog is empty."""
         while not self._are_all_sent or await self._backlog():  # noqa: ASYNC110
             await asyncio.sleep(0)
         self._is_over = True
 
     async def consume(self) -> None:
-        """Come and go, as often as it takes."""
+        """Join and leave until the test ends."""
         while not self._is_over:
             try:
                 consumer = await self._client.subscribe(

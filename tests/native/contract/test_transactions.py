@@ -1,4 +1,4 @@
-"""What native clients see of what Kafka's transactional producers write, in one server."""
+"""Records of Kafka's transactional producers, as native clients see them."""
 
 from collections.abc import AsyncIterator
 
@@ -42,7 +42,7 @@ async def begun(wire: WireClient, name: str) -> TxnClient:
 
 
 async def read_all(reader: kledger.Reader) -> list[bytes | None]:
-    """Read while there is said to be something."""
+    """Read while `has_message_available` is true."""
     found = []
     while await reader.has_message_available():
         found.append((await reader.read_next(timeout_ms=SOON_MS)).value)

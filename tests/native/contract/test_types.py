@@ -1,4 +1,4 @@
-"""Who gets what: exclusive, failover, shared, key-shared."""
+"""Dispatch by type: exclusive, failover, shared, key-shared."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ TYPES = ["exclusive", "failover", "shared", "key_shared"]
 
 
 async def drain(consumer: kledger.Consumer) -> list[kledger.Message]:
-    """Take what is there."""
+    """Receive all available messages."""
     found: list[kledger.Message] = []
     while more := await consumer.batch_receive(1_000, timeout_ms=QUIET_MS):
         found += more
@@ -97,7 +97,7 @@ async def test_shared_divides(client: kledger.Client, topic: str) -> None:
     ]
     producer = await client.create_producer(topic, batching=False)
     await asyncio.gather(*(producer.send(each) for each in values(100)))
-    # Who does not read leaves what its queue cannot hold to the other.
+    # A consumer that does not read gets no more than its queue holds.
     firsts = [*await receive(two, 1), *await receive(one, 1)]
     found = [firsts, *await divided([one, two], 98)]
     assert sorted(values(100)) == sorted(m.value or b"" for each in found for m in each)

@@ -1,4 +1,4 @@
-"""The ways to a server that every test of this folder goes.
+"""The transports that every test of this folder uses.
 
 A new one adds a line to `TRANSPORTS`: a function that returns an asynchronous context manager
 around an open client of an empty server.

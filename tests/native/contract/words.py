@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import kledger
 
 SOON_MS = 60_000
-"""Time for what must happen: it ends a test that hangs, and nothing waits for it otherwise."""
+"""The time limit of a test that hangs; a passing test never waits for it."""
 QUIET_MS = 50
 """Time in which what must not happen would have been seen."""
 
@@ -31,7 +31,7 @@ async def receive(consumer: kledger.Consumer, count: int) -> list[kledger.Messag
 
 
 async def receive_values(consumer: kledger.Consumer, count: int) -> list[bytes | None]:
-    """Receive as many and return what is in them."""
+    """Receive `count` messages and return their values."""
     return [message.value for message in await receive(consumer, count)]
 
 
@@ -46,7 +46,7 @@ async def divided(consumers: Sequence[kledger.Consumer], count: int) -> list[lis
 
 
 async def is_quiet(consumer: kledger.Consumer) -> bool:
-    """Tell whether nothing comes."""
+    """Return whether no message arrives."""
     try:
         await consumer.receive(timeout_ms=QUIET_MS)
     except kledger.Timeout:
@@ -55,13 +55,13 @@ async def is_quiet(consumer: kledger.Consumer) -> bool:
 
 
 async def turn_loop(count: int = 30) -> None:
-    """Let the loop turn, so that a timer whose time has come has rung."""
+    """Run the event loop, so that due timers fire."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def until_backlog(client: kledger.Client, topic: str, name: str, expected: int) -> None:
-    """Return when a subscription is owed so many messages."""
+    """Return when a subscription has this backlog."""
     deadline = asyncio.get_running_loop().time() + SOON_MS / 1000
     while (found := (await client.subscription_stats(topic, name)).backlog) != expected:
         assert asyncio.get_running_loop().time() < deadline, f"backlog {found}, not {expected}"

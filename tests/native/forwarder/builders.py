@@ -1,4 +1,4 @@
-"""What the tests of the forwarder share: a source and a target whose every step can be held."""
+"""Builders of the forwarder's tests: a source and a target whose every step can be held."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def at(number: int) -> Position:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until something is so: threads of the store take their time."""
+    """Run the event loop until a condition holds; threads of the store may be slow."""
     async with asyncio.timeout(SECONDS_MAX):
         while not condition():  # noqa: ASYNC110 (turns of the loop, no time)
             await asyncio.sleep(0)
@@ -60,7 +60,7 @@ async def add_batches(ml: ManagedLedger, values: list[bytes]) -> list[Position]:
 
 
 class Gate:
-    """Open, until somebody closes it; then it lets through who is let."""
+    """A gate: open until a test closes it, then it passes one caller at a time."""
 
     def __init__(self) -> None:
         self.is_open = True
@@ -75,7 +75,7 @@ class Gate:
             pass
 
     def let_one(self) -> bool:
-        """Let the one through who has waited longest; False if nobody waits."""
+        """Pass the longest waiting caller; False if none waits."""
         self.waiting = [each for each in self.waiting if not each.done()]
         if self.waiting:
             self.waiting.pop(0).set_result(None)
@@ -90,7 +90,7 @@ class Gate:
 
 
 class HeldSource(CursorSource):
-    """A cursor whose reads can be held before they begin, and before they are handed over."""
+    """A cursor whose reads can be held before they begin, and before they return."""
 
     def __init__(self, cursor: Cursor) -> None:
         super().__init__(cursor)

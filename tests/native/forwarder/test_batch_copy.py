@@ -1,4 +1,4 @@
-"""What of a batch goes along, and what stays with the log it comes from."""
+"""Which fields of a batch are copied, and which belong to the source's log."""
 
 import pytest
 
@@ -21,7 +21,7 @@ RECORDS = [
 
 
 def stored(data: bytearray, offset: int = 40) -> bytearray:
-    """What a log makes of a batch."""
+    """A batch as a log stores it."""
     patch_base_offset(data, offset, 7, batch_length=read_header(data).batch_length)
     return data
 

@@ -1,4 +1,4 @@
-"""The forwarder over a cursor and a list: what fails is tried again, and nothing is lost."""
+"""The forwarder over a cursor and a list: failures are retried, and no record is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ LIMITS = ForwardLimits(read_entries_max=2, entries_in_flight_max=3)
 
 
 class Forwarding:
-    """A forwarder that runs, and what is on both of its sides."""
+    """A running forwarder with its source and its target."""
 
     def __init__(self, ml: ManagedLedger, source: HeldSource) -> None:
         self.ml = ml
@@ -258,7 +258,7 @@ async def test_a_run_that_is_cancelled_lets_go(forwarding: Forwarding) -> None:
 
 
 async def test_an_unexpected_exception_ends_the_run(forwarding: Forwarding) -> None:
-    """Not an operating error: it ends the run, and is not tried again for ever."""
+    """It ends the run and is not retried."""
 
     async def mark_delete(entry: SourceEntry, number: int) -> None:
         raise ZeroDivisionError

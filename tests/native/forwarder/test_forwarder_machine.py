@@ -47,7 +47,7 @@ class ForwarderMachine(RuleBasedStateMachine):
             else:
                 if isinstance(effect, Rewind):
                     assert not self.sends
-                    # What was read is dropped: no read of before moves the place any more.
+                    # The entries are dropped: an earlier read does not move the position any more.
                     kept = (MarkDelete,)
                     self.pending = [each for each in self.pending if isinstance(each, kept)]
                 self.pending.append(effect)
@@ -158,7 +158,7 @@ class ForwarderMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.end > 0)
     @rule(data=st.data())
     def set_place(self, data: st.DataObject) -> None:
-        """Somebody sets the place; what is sent from now on begins there."""
+        """A client resets the source; later sends begin at that position."""
         self.marked = self.read_next = data.draw(st.integers(0, self.end - 1))
         self.number += 1
         self.was_set = True
@@ -170,7 +170,7 @@ class ForwarderMachine(RuleBasedStateMachine):
         assert self.state.in_flight <= LIMITS.entries_in_flight_max
 
     def teardown(self) -> None:
-        """Whatever happened, everything that is owed arrives when nothing fails any more."""
+        """Whatever happened, every unacknowledged entry arrives once failures stop."""
         for _ in range(1000):
             self.now_ms += 1000
             self.look()

@@ -97,7 +97,7 @@ class Scene:
 
     @property
     def is_stale(self) -> bool:
-        """Whether something was sent that was prepared before the place was set."""
+        """Whether a batch was sent that was prepared before the reset."""
         sent = self.target.batches[self.sent_before :]
         return any(call_of(batch) < self.calls_before for batch in sent)
 
@@ -121,14 +121,14 @@ class Scene:
         assert beginning.waiting
 
     async def settle(self) -> None:
-        """Let happen what a step has set off, as far as it is not held; back-offs pass."""
+        """Run the consequences of a step that are not held; backoffs elapse."""
         await turns()
         if self.forwarder.state.phase is Phase.WAITING:
             self.clock.advance(LIMITS.backoff_min_ms)
         await turns()
 
     async def drain(self) -> bool:
-        """Let everything go on until nothing is left; False if that does not come to be."""
+        """Release everything until nothing is left; False if that never happens."""
         self.steps.open()
         self.source.beginning.open()
         self.source.handing.open()
@@ -141,7 +141,7 @@ class Scene:
 
 
 class Reading:
-    """The next read: it begins, the storage answers, what it read is handed over."""
+    """The next read: it begins, the storage answers, it returns."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -162,7 +162,7 @@ class Reading:
 
 
 class Setting:
-    """Somebody sets the place in two steps: the door is closed, all is set."""
+    """A client resets the subscription in two steps: it is fenced, then set."""
 
     def __init__(self, scene: Scene, owed_from: int) -> None:
         self.scene = scene
@@ -184,7 +184,7 @@ class Setting:
 
 
 class Resetting:
-    """`Cursor.reset` in two steps: it is on its way to the storage, and it is durable."""
+    """`Cursor.reset` in two steps: it is being written, and it is durable."""
 
     def __init__(self, scene: Scene, owed_from: int) -> None:
         self.scene = scene
@@ -394,7 +394,7 @@ def without_controller(monkeypatch: pytest.MonkeyPatch) -> None:
         return state.phase is Phase.RUNNING
 
     async def go_on(forwarder: Forwarder) -> None:
-        """Leave the read under way alone; only one that waits for entries is woken."""
+        """Keep the running read; only one that waits for entries is woken."""
         source = forwarder._source
         assert isinstance(source, HeldSource)
         source.cursor.cancel_pending_read()
@@ -422,7 +422,7 @@ def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_rewind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails, and what was read with it, is dropped, and the next batch is read."""
+    """A failed batch is dropped with its read, and the next batch is read."""
     without_controller(monkeypatch)
 
     def drop(state: ForwarderState, position: Position | None, failure: Failure) -> None:

@@ -1,4 +1,4 @@
-"""What a forwarder decides, event by event; the machine is in `test_forwarder_machine`."""
+"""The decisions of a forwarder, event by event; random ones are in `test_forwarder_machine`."""
 
 from kledger.native.forwarder.forwarder_state import (
     Effect,
@@ -15,7 +15,7 @@ from tests.native.forwarder.builders import FINAL, LIMITS, RETRIED, at, owed
 
 
 class Player:
-    """A state with the effects that it has asked for, under way until the test says what came."""
+    """A state and its pending effects, whose outcomes the test reports."""
 
     def __init__(self, limits: ForwardLimits = LIMITS) -> None:
         self.state = ForwarderState(limits)
@@ -82,7 +82,7 @@ def test_an_entry_prepared_early_waits_for_earlier_ones() -> None:
 
 
 def test_confirmations_out_of_order_acknowledge_without_a_gap() -> None:
-    """That the second is there tells that the first is, whenever its own answer comes."""
+    """The confirmation of the second implies the first, although its answer comes later."""
     player = started()
     player.read(0, 1)
     player.prepared(0, 1)
@@ -232,7 +232,7 @@ def test_of_several_failures_the_first_in_order_decides() -> None:
 
 
 def test_a_confirmation_behind_a_failure_acknowledges_nothing() -> None:
-    """It only comes when the answer to the first was lost, and then it may be sent twice."""
+    """It happens only if the answer to the first was lost; then it may be sent twice."""
     player = started()
     player.read(0, 1)
     player.prepared(0, 1)

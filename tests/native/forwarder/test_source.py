@@ -1,4 +1,4 @@
-"""Two kinds of places: a cursor, and the consumer of a subscription."""
+"""The two sources: a cursor, and the consumer of a subscription."""
 
 import asyncio
 from collections.abc import AsyncIterator

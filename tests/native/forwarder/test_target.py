@@ -1,4 +1,4 @@
-"""A target keeps the order: what comes behind a batch that was refused is refused."""
+"""A target keeps the order: batches behind a refused one are refused."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ async def test_sends_that_overlap_are_appended_in_order(there: Serving, target: 
 
 
 async def test_batches_behind_a_refused_one_are_refused(there: Serving, target: LinkTarget) -> None:
-    """Without it, the third would be there before the second, which is sent again."""
+    """Otherwise the third would be stored before the second, which is resent."""
     await target.start()
     await target.send(one(b"0"))
     damaged = one(b"1")
@@ -65,7 +65,7 @@ async def test_batches_behind_a_refused_one_are_refused(there: Serving, target: 
 
 
 async def test_a_new_start_refuses_earlier_batches(there: Serving, target: LinkTarget) -> None:
-    """A server may come to what was sent over a lost connection later."""
+    """A server may process batches of a lost connection later."""
     links: list[ProducerLink] = []
     late = LinkTarget(there.service, "orders", 0, name="f", entropy=SeededEntropy(1))
     await late.start()
@@ -95,7 +95,7 @@ async def test_sends_on_an_ended_link_raise_its_error(there: Serving, target: Li
 
 
 class LostLinks:
-    """A broker whose links end when the test says so."""
+    """A broker whose links the test ends."""
 
     def __init__(self) -> None:
         self.endings: list[OnEnded] = []

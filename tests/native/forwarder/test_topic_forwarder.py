@@ -88,7 +88,7 @@ async def test_partitions_keep_their_order_and_number(here: Serving, there: Serv
 
 
 async def test_records_are_the_same_on_the_other_side(here: Serving, there: Serving) -> None:
-    """Key, value, headers, times and the number of the partition; whoever wrote them."""
+    """Key, value, headers, timestamps and partition of every record, of any producer."""
     sent = [
         NewRecord(b"one", b"k", 1_700_000_000_500, (("h", b"1"), ("h", None)), 1),
         NewRecord(None, b"k", 1_700_000_000_100),
@@ -128,7 +128,7 @@ async def test_from_latest_forwards_later_messages(here: Serving, there: Serving
 
 
 class Away:
-    """A broker that is away while it is asked for a topic so often."""
+    """A broker whose first `refusals` lookups fail."""
 
     def __init__(self, there: Serving, failures: list[KledgerError]) -> None:
         self._service = there.service
@@ -155,7 +155,7 @@ def forwarder_to(away: Away, here: Serving, clock: ManualClock) -> TopicForwarde
 async def test_unavailable_target_is_waited_for(
     here: Serving, there: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And what comes meanwhile is not missed, whatever the start says."""
+    """Records that arrive meanwhile are forwarded, whatever `start` is."""
     await here.append("old")
     clock = ManualClock()
     away = Away(there, [Unavailable("refused"), Timeout("silent"), Unavailable("refused")])

@@ -14,7 +14,7 @@ from kledger.runtime.tasks import Supervisor
 from tests.native.recording_broker import RecordingBroker
 
 TEST_SECONDS = 120
-"""A test that waits longer has failed; one that is right never comes near it."""
+"""The time limit of a test that hangs; a passing test never comes near it."""
 GRACE_MS = 60_000
 MESSAGE_BYTES_MAX = 4 << 20
 
@@ -29,7 +29,7 @@ class Pair:
 
 
 class PatientClock(SystemClock):
-    """Pauses pass, and no deadline ever comes, however slow the machine is."""
+    """Sleeps end, but no deadline ever expires, however slow the machine is."""
 
     def monotonic_ms(self) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""A connection whose streams stand still between socket and client, while a test says so."""
+"""A connection whose streams a test can hold between socket and client."""
 
 import asyncio
 from typing import Any
@@ -27,7 +27,7 @@ class HeldWire:
         self._gate.set()
 
     async def reached(self, count: int = 1) -> None:
-        """Return when so many messages stand still."""
+        """Return when this many messages are held."""
         while self._held_count < count:
             await self._changed.wait()
 
@@ -47,7 +47,7 @@ class HeldWire:
 
 
 class _HeldCall:
-    """A stream; only what comes is held."""
+    """A stream; only incoming messages are held."""
 
     def __init__(self, call: Any, wire: HeldWire) -> None:
         self._call = call

@@ -1,4 +1,4 @@
-"""Every call of the seam through a connection: the same arrives, and the same comes back."""
+"""Every call of the broker over a connection: same arguments, same results, same errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -97,7 +97,7 @@ async def test_consumer_gets_what_is_delivered_and_its_calls_keep_their_order() 
         await first
         masks = (RecordMask(Position(3, 2), 5), RecordMask(Position(3, 3)))
         calls = [call for call in both.broker.calls[begun:] if call[1] != "permits"]
-        # What waits for an answer runs beside the rest, and begins in its own order.
+        # Requests with an answer run concurrently, and begin in order.
         assert sorted(calls, key=str) == sorted(
             [
                 ("c", "acknowledge", acknowledgement),
@@ -125,7 +125,7 @@ ONE_ACTIVE = replace(REQUEST, type=SubscriptionType.EXCLUSIVE)
 async def test_nothing_from_before_a_redelivery_is_delivered_after_it(
     request_: ConsumerRequest, masks: list[RecordMask] | None
 ) -> None:
-    """What waited on the server, or was on the wire, came in front of what was replayed."""
+    """Unwritten deliveries, and those on the wire, arrived before the redelivered ones."""
     taken = Deliveries()
     async with pair() as both:
         link = await both.client.open_consumer(request_, deliver=taken, on_ended=Endings())
@@ -180,7 +180,7 @@ async def test_deliveries_on_the_wire_are_dropped_by_a_redelivery() -> None:
 @pytest.mark.parametrize("name", ["orders", "persistent://public/default/orders"])
 @pytest.mark.parametrize("kind", ["reset", "skip", "clear"])
 async def test_link_has_ended_when_its_own_client_has_reset(name: str, kind: str) -> None:
-    """The end that the server tells of comes by the link, and may come later than the answer."""
+    """The server's LinkEnd may arrive later than the answer to the reset."""
     taken, ended = Deliveries(), Endings()
     async with pair() as both:
         wire = HeldWire(both.client._connection)
@@ -221,7 +221,7 @@ async def test_links_survive_failed_resets_and_those_of_other_partitions() -> No
 
 
 async def test_link_that_was_being_opened_during_a_reset_is_fenced() -> None:
-    """Nobody knows whether it joined before that or behind it."""
+    """It may have joined before the reset or after it."""
     async with pair() as both:
         wire = HeldWire(both.client._connection)
         wire.hold()
@@ -295,7 +295,7 @@ async def test_end_by_the_broker_reaches_the_client_once(error: KledgerError | N
         both.broker.links[0].on_ended(error)
         found = await ended.first()
         assert (type(error), str(error)) == (type(found), str(found))
-        # Behind a reset nothing comes that was handed out before it.
+        # After a reset no earlier delivery arrives.
         assert ([] if error is None else [delivery(0)]) == taken.seen
         late = link.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
         if error is None:
@@ -314,7 +314,7 @@ async def test_end_by_the_broker_reaches_the_client_once(error: KledgerError | N
 async def test_end_of_a_link_keeps_its_reason_when_writes_cross_it(
     error: KledgerError | None,
 ) -> None:
-    """What was written behind the end of the stream made a lost connection of a reset."""
+    """A write behind the end of the stream turned a reset into a lost connection."""
     acknowledgement = Acknowledgement(Position(3, 0), 1, 1)
     async with pair() as both:
         for turns in range(60):
@@ -334,7 +334,7 @@ async def test_end_of_a_link_keeps_its_reason_when_writes_cross_it(
 
 
 async def test_unanswered_sends_fail_when_the_link_ends() -> None:
-    """Nobody knows whether they were appended: the producer above sends them again."""
+    """They may be appended or not: the producer resends them."""
     ended = Endings()
     async with pair() as both:
         link = await producer(both, ended)

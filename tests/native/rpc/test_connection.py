@@ -1,4 +1,4 @@
-"""A connection that is lost and comes back, and versions that do not meet."""
+"""A lost and restored connection, and versions without overlap."""
 
 import asyncio
 import uuid
@@ -19,7 +19,7 @@ from tests.native.rpc.connected_pair import TEST_SECONDS, PatientClock, serving
 
 PAUSES = 8
 PATIENCE_MS = 600_000
-"""Nobody waits as long: the test ends before."""
+"""Longer than any test takes."""
 
 
 class ImpatientClock(SystemClock):
@@ -151,7 +151,7 @@ class LeapingClock(ImpatientClock):
 
 
 async def test_refused_first_connection_fails_within_a_second() -> None:
-    """It was tried for ten seconds, while somebody looked at a command that said nothing."""
+    """It was retried for ten seconds, while a command showed nothing."""
     clock = LeapingClock()
     client = RpcClient("127.0.0.1:1", clock=clock, entropy=LargestEntropy())
     async with asyncio.timeout(TEST_SECONDS):
@@ -262,7 +262,7 @@ async def test_highest_common_version_is_agreed_on_and_used() -> None:
 
 
 async def test_replacing_server_of_another_version_is_detected(port: int) -> None:
-    """The library below reconnects by itself, so a call may meet a server that was never asked."""
+    """gRPC reconnects by itself, so a call may reach a server without a Hello."""
     broker = RecordingBroker()
     async with asyncio.timeout(TEST_SECONDS):
         async with serving(broker, port=port):

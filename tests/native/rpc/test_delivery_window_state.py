@@ -60,7 +60,7 @@ def test_permits_are_not_granted_in_small_steps() -> None:
 
 
 def test_entry_beyond_the_permits_is_counted_against_the_next_ones() -> None:
-    """The dispatcher owes as well: it hands out nothing before its own count is above 0."""
+    """The dispatcher also counts below 0: it delivers nothing before its permits are positive."""
     window = window_of(permits=10)
     assert 10 == window.take_grant()
     window.delivered(500, 5_000)
@@ -163,7 +163,7 @@ def test_closed_consumer_leaves_nothing_in_the_total() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("gdwx"), st.integers(1, 2 * MIB))))
 def test_no_consumer_ever_waits_for_another(steps: list[tuple[int, str, int]]) -> None:
-    """Each has used up its permits, or something is under way to it that calls it again."""
+    """Each has used up its permits, or has an unwritten delivery that will trigger a grant."""
     total = DeliveryTotal(2 * MIB)
     windows = [window_of(permits=200, total=total) for _ in range(4)]
     for number, step, size in steps:

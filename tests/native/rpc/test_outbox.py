@@ -1,4 +1,4 @@
-"""What waits is written in order, in messages of a bounded size."""
+"""Items are written in order, in messages of a bounded size."""
 
 import asyncio
 

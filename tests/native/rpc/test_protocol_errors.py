@@ -24,7 +24,7 @@ from kledger.native.rpc.protocol import (
 )
 
 RAISED_BY_CLIENTS = {Full, Unreadable}
-"""What a server has no reason to say."""
+"""Status codes that a server never sends."""
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
@@ -68,7 +68,7 @@ def test_code_of_a_newer_version_is_shown() -> None:
 
 
 def test_write_that_crosses_the_end_of_a_stream_is_a_loss() -> None:
-    """The transport calls it INTERNAL, without a code of ours; a client must come back after it."""
+    """gRPC reports INTERNAL without an error code; a client must reconnect after it."""
     crossed = AioRpcError(StatusCode.INTERNAL, Metadata(), Metadata(), "Internal error from Core")
     assert Unavailable is type(error_of_call(crossed, "here"))
     ours = Metadata((ERROR_KEY, "internal"))

@@ -1,4 +1,4 @@
-"""What a remote consumer, reader or forwarder gets after a redelivery, a seek or a reset.
+"""Deliveries to a remote consumer, reader or forwarder after a redelivery, a seek or a reset.
 
 A test holds the wire: what the server had handed out before is written, and reaches the client
 behind the call. In one process there is no such time.
@@ -73,7 +73,7 @@ async def remote(config: NativeConfig | None = None) -> AsyncIterator[Remote]:
 
 
 async def half_received(remote_: Remote, consumer_type: str) -> Consumer:
-    """Return a consumer that has got 0 to 4; 5 is on the wire, and what is behind it waits."""
+    """Return a consumer that has received 0 to 4; 5 is on the wire, later ones are unwritten."""
     consumer = await remote_.client.subscribe(
         "orders", "s", consumer_type=consumer_type, initial_position="earliest"
     )

@@ -1,4 +1,4 @@
-"""Clients and servers as processes that are killed, stand still, and come back."""
+"""Clients and servers as processes that are killed, stopped and restarted."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ asyncio.run(main())
 
 @contextmanager
 def half_acknowledging(url: str) -> Iterator[tuple[subprocess.Popen[str], set[bytes]]]:
-    """Run a consumer that holds on to half of what it got; yield it and what it acknowledged."""
+    """Run a consumer that acknowledges half of its messages; yield it and these messages."""
     command = [sys.executable, "-c", HALF_ACKNOWLEDGING, url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -102,7 +102,7 @@ async def test_messages_of_a_killed_consumer_are_redelivered() -> None:
 
 
 async def test_consumer_that_stands_still_is_noticed() -> None:
-    """Its connection stays open: only that nobody answers tells that it is gone."""
+    """Its connection stays open: only unanswered pings reveal it."""
     arguments = arguments_for({"native.keepalive_ms": KEEPALIVE_MS})
     with ServerProcess("--memory", *arguments, native="127.0.0.1:0") as server:
         url = f"kledger://{server.native_address}"
@@ -135,7 +135,7 @@ async def test_stopped_server_is_detected_and_reconnected() -> None:
 
 
 async def test_clients_go_on_when_a_killed_server_is_back(tmp_path: Path, port: int) -> None:
-    """Nothing that was sent is lost, nothing whose acknowledgement was confirmed comes again."""
+    """No sent message is lost, no confirmed acknowledgement is forgotten."""
     address = f"127.0.0.1:{port}"
     values = [b"%d" % number for number in range(400)]
     arguments = ("--data", str(tmp_path / "data"))
@@ -193,7 +193,7 @@ async def until_stored(url: str, count: int) -> None:
 async def test_batches_that_a_killed_server_has_not_answered_are_stored_once(
     tmp_path: Path, port: int, is_batching: bool
 ) -> None:
-    """Everything is stored, no answer arrives, and the server is killed and comes back."""
+    """Everything is stored, no answer arrives, and the server is killed and restarted."""
     address, arguments = f"127.0.0.1:{port}", ("--data", str(tmp_path / "data"))
     first = await asyncio.to_thread(ServerProcess(*arguments, native=address).start)
     async with asyncio.timeout(TEST_SECONDS), muted_proxy(port) as proxy:

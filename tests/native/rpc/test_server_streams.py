@@ -59,7 +59,7 @@ async def test_permits_go_to_the_broker_as_far_as_memory_allows() -> None:
 
 
 async def test_stopped_reader_gets_nothing_beyond_the_window() -> None:
-    """Its loop does not run: what waits for it on the server is the window and no more."""
+    """Its event loop does not run: the server holds at most the window for it."""
     config = NativeConfig(delivery_bytes_max=10 * SIZE)
     async with pair(config) as both:
         call = both.client._connection.stream("Consume")
@@ -68,7 +68,7 @@ async def test_stopped_reader_gets_nothing_beyond_the_window() -> None:
         await call.read()
         link = both.broker.links[0]
         delivered = 0
-        # Nobody reads any more: the sockets and the window fill, then no permit comes.
+        # The client reads no more: the sockets and the window fill, then permits stop.
         for _ in range(10_000):
             if link.permits > 0:
                 count, link.permits = link.permits, 0
@@ -170,7 +170,7 @@ class UnreadContext:
 
 
 async def test_producer_that_reads_no_answer_is_not_read() -> None:
-    """Answers that nobody takes would fill the memory."""
+    """Unread answers would fill the memory."""
     broker, supervisor, context = RecordingBroker(), Supervisor(), UnreadContext()
     config = NativeConfig(produce_bytes_max=10 * SIZE)
     running = asyncio.ensure_future(ProducerStream(broker, context, supervisor, config).run())
@@ -184,7 +184,7 @@ async def test_producer_that_reads_no_answer_is_not_read() -> None:
 
 
 class SlowContext:
-    """A stream whose client takes one message, then none until the test says so."""
+    """A stream whose client reads one message, then none until the test allows it."""
 
     def __init__(self) -> None:
         self.requests: asyncio.Queue[pb.ConsumeRequest] = asyncio.Queue()
@@ -203,7 +203,7 @@ class SlowContext:
         self.requests.put_nowait(pb.ConsumeRequest(calls=calls))
 
     def written(self) -> list[tuple[int, int]]:
-        """Which entries were written, and of which epochs they said that they were."""
+        """The entries that were written, and their epochs."""
         return [
             (each.position.entry_id, each.consumer_epoch)
             for response in self.responses

@@ -1,4 +1,4 @@
-"""What producer and consumer streams have in common, seen from the socket."""
+"""What producer and consumer streams share, tested at the socket."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -148,7 +148,7 @@ async def test_request_that_cannot_be_ends_the_stream(calls: Sequence[pb.Consume
 async def test_bytes_that_are_no_message_are_the_clients_mistake(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What anybody can send must not fill the log with traces."""
+    """Malformed requests must not fill the log with tracebacks."""
     broker = RecordingBroker()
     opening = pb.ProduceRequest(open=OPEN).SerializeToString()
     async with stream(broker, serializer=bytes) as call:

@@ -1,4 +1,4 @@
-"""Values survive the way through a message."""
+"""Values survive conversion to a message and back."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A consumer link: what a client may say, and how the link ends."""
+"""A consumer link: the checks of a client's requests, and its end."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.native.serving import Link, ack, serving, turns
 
 
 async def test_requests_of_a_consumer_are_checked() -> None:
-    """Permits and masks come from a client, which may be a program of anybody."""
+    """Permits and masks come from a client, which may be any program."""
     async with serving() as serving_:
         await serving_.log()
         await serving_.append("a", "b")
@@ -116,7 +116,7 @@ async def test_redeliveries_show_in_the_statistics() -> None:
 
 @pytest.mark.parametrize("kind", SubscriptionType)
 async def test_permits_may_end_before_what_was_read(kind: SubscriptionType) -> None:
-    """An entry is begun while there are permits; the others wait for more without any ado."""
+    """An entry is delivered while there are permits; later ones wait."""
     async with serving() as serving_:
         await serving_.log()
         for values in ("abc", "def", "ghi", "jkl"):

@@ -1,4 +1,4 @@
-"""Batches that were sent again: which are stored, and where."""
+"""Resent batches: which are stored, and their positions."""
 
 import pytest
 
@@ -30,7 +30,7 @@ async def again(link: ProducerLink, *sequences: int) -> list[SendReceipt]:
 
 
 async def test_batches_older_than_the_partition_remembers_are_found_in_the_log() -> None:
-    """A hundred were under way beside others; the partition remembers five."""
+    """A hundred were in flight beside others; the partition remembers five."""
     async with serving() as serving_:
         link = await opened(serving_)
         sent = []
@@ -110,5 +110,5 @@ async def test_producer_that_may_have_been_forgotten_is_not_believed() -> None:
         new = await opened(serving_)
         with pytest.raises(Unavailable, match="forgotten producer 7"):
             await again(new, 0)
-        # What was never sent before is taken, as Kafka takes it.
+        # A batch that was never sent is appended, as in Kafka.
         assert sent[0].base_offset < (await send(new, 5))[0].base_offset

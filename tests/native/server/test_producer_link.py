@@ -1,4 +1,4 @@
-"""A producer link: what is appended, in which order, and what is refused."""
+"""A producer link: appended batches, their order, and refused ones."""
 
 import asyncio
 from collections.abc import Callable

@@ -268,7 +268,7 @@ async def test_closing_the_service_ends_every_link_and_refuses_new_ones() -> Non
 
 
 async def test_only_native_errors_are_raised() -> None:
-    """A store that is gone is Unavailable to whoever asks for anything."""
+    """Every call raises Unavailable after the store has failed."""
     async with serving() as serving_:
         log = await serving_.log()
         await serving_.append("a")

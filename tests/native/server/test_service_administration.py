@@ -38,7 +38,7 @@ async def backlog(serving_: Serving, name: str = "s", topic: str = "orders") -> 
 
 
 async def owed(serving_: Serving, name: str = "s") -> list[str]:
-    """What a consumer that comes now gets, and does not acknowledge."""
+    """The records that a new consumer gets and does not acknowledge."""
     link = Link()
     consumer = await serving_.consume(link, subscription=name)
     await turns()

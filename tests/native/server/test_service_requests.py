@@ -1,4 +1,4 @@
-"""What a client that is not ours may send."""
+"""Requests that a foreign client may send."""
 
 from dataclasses import replace
 

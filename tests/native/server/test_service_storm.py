@@ -1,4 +1,4 @@
-"""Random clients on one service; afterwards every subscription owes exactly what it says."""
+"""Random clients on one service; afterwards every backlog is what the statistics say."""
 
 import asyncio
 
@@ -36,7 +36,7 @@ async def test_a_storm_of_clients_leaves_everything_in_order(seed: int, *, fault
 
 
 async def check_owed(serving_: Serving, topic: str, name: str) -> None:
-    """Whoever comes now gets as many records as the statistics say."""
+    """A new consumer gets as many records as the statistics say."""
     stats = await serving_.service.subscription_stats(topic, name)
     assert ((), 0) == (stats.consumers, stats.unacknowledged)
     links = []

@@ -1,4 +1,4 @@
-"""Native clients see what is committed, whatever they ask for."""
+"""Every call of native clients sees committed records only."""
 
 import pytest
 
@@ -154,7 +154,7 @@ async def test_acknowledgements_of_invisible_records_are_ignored() -> None:
 
 @pytest.mark.parametrize("way", ["clear", "reset", "new"])
 async def test_latest_is_before_open_transactions(way: str) -> None:
-    """What is committed later is new to whoever comes now, and nothing else is."""
+    """A new subscription gets records committed later, and nothing else."""
     async with serving() as serving_:
         one, two = await writers(serving_)
         service = serving_.service
