@@ -83,7 +83,7 @@ class RecordingLink:
     async def _maybe_held(self) -> None:
         if self.hold is not None:
             await self.hold.wait()
-        self._broker.fail_if_told()
+        self._broker.maybe_fail()
 
     async def send(self, data: Buffer, *, is_resent: bool = False) -> SendReceipt:
         self._broker.batches.append(bytes(data))
@@ -151,7 +151,7 @@ class RecordingBroker:
         self.calls.append(what)
         self.changed.notify()
 
-    def fail_if_told(self) -> None:
+    def maybe_fail(self) -> None:
         error, self.fail_next = self.fail_next, None
         error = error or self.fail_all or self.refuse()
         if error is not None:
@@ -166,7 +166,7 @@ class RecordingBroker:
         self.note(*what)
         if self.hold_open is not None:
             await self.hold_open.wait()
-        self.fail_if_told()
+        self.maybe_fail()
         return value
 
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:

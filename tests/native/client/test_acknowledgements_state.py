@@ -47,11 +47,11 @@ def test_a_group_contains_what_was_added(records: list[tuple[int, int]]) -> None
     for entry_id, index in records:
         state.add(ack(entry_id, 1 << index))
     _, group = state.take()
-    told = {
+    expected = {
         (each.position.entry_id, index)
         for each in group
         for index in range(4)
         if each.records >> index & 1
     }
-    assert set(records) == told
+    assert set(records) == expected
     assert sorted(group) == group

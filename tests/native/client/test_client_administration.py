@@ -59,7 +59,7 @@ async def test_arguments_in_the_words_of_the_seam() -> None:
 async def test_bad_arguments_do_not_reach_the_server() -> None:
     server = Server()
     async with opened(server) as client:
-        heard = len(server.broker.calls)
+        call_count = len(server.broker.calls)
         for call in (
             client.create_topic(""), client.create_topic("t", partitions=0),
             client.subscription_stats("t", ""), client.skip_messages("t", "s", -1),
@@ -74,4 +74,4 @@ async def test_bad_arguments_do_not_reach_the_server() -> None:
         ):  # fmt: skip
             with pytest.raises(InvalidArgument):
                 await call
-        assert heard == len(server.broker.calls)
+        assert call_count == len(server.broker.calls)

@@ -263,8 +263,8 @@ async def test_seek_resets_the_subscription_and_reconnects() -> None:
         before = list(rig_.broker.links)
         rig_.broker.links[1].deliver([delivery(1, b"from before")])
         await consumer.seek(MessageId(5, 3, 1, 1), inclusive=False)
-        place = ("reset_subscription", "orders", "s", ((5, 3), 1), 1, False)
-        assert place in rig_.broker.calls
+        reset = ("reset_subscription", "orders", "s", ((5, 3), 1), 1, False)
+        assert reset in rig_.broker.calls
         assert [False, True] == [each.is_closed for each in before]
         assert 0 == consumer.queued
         await consumer.seek(1_000)
@@ -309,8 +309,8 @@ async def test_last_id_can_be_acknowledged() -> None:
         last = await consumer.get_last_message_id()
         assert MessageId(-1, -1, -1, 0) == last
         await consumer.acknowledge_cumulative(MessageId(5, 7, 2, 0, batch_size=3))
-        told = Acknowledgement(Position(5, 7), -1, 3)
-        assert ("c", "acknowledge_upto", told) == rig_.broker.calls[-1]
+        acknowledgement = Acknowledgement(Position(5, 7), -1, 3)
+        assert ("c", "acknowledge_upto", acknowledgement) == rig_.broker.calls[-1]
 
 
 async def test_names_are_public_properties() -> None:

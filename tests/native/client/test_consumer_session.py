@@ -140,8 +140,11 @@ async def test_reader_acknowledges_with_its_permits() -> None:
         it.deliver([delivery(1, *VALUES)])
         hand_out(it, queue, 3)
         await rig_.pass_ms(0)
-        told = Acknowledgement(Position(5, 1), 0b0011, 4)
-        assert [("c", "permits", 2), ("c", "acknowledge_upto", told)] == rig_.broker.calls[1:]
+        acknowledgement = Acknowledgement(Position(5, 1), 0b0011, 4)
+        assert [
+            ("c", "permits", 2),
+            ("c", "acknowledge_upto", acknowledgement),
+        ] == rig_.broker.calls[1:]
 
 
 async def test_message_redelivered_too_often_becomes_a_dead_letter() -> None:
@@ -208,8 +211,8 @@ async def test_single_record_of_an_entry_is_the_entry() -> None:
         it.deliver([delivery(1, b"a")])
         (message,) = hand_out(it, queue, 1)
         await it.acknowledge(message.id)
-        told = Acknowledgement(Position(5, 1), ALL, 1)
-        assert ("c", "acknowledge", told) == rig_.broker.calls[-1]
+        acknowledgement = Acknowledgement(Position(5, 1), ALL, 1)
+        assert ("c", "acknowledge", acknowledgement) == rig_.broker.calls[-1]
 
 
 async def test_long_dead_letters_are_decoded_elsewhere() -> None:

@@ -75,7 +75,7 @@ class GrowingBroker(RecordingBroker):
     partition_count = 1
 
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
-        self.fail_if_told()
+        self.maybe_fail()
         assert not create, "nobody wants it made anew"
         return TopicInfo(topic, self.partition_count)
 

@@ -97,10 +97,10 @@ def test_every_record_is_due_once_at_its_last_time(steps: list[tuple[str, int, i
             case _:
                 now_ms += ms
                 came = {
-                    (piece.position.entry_id, index)
-                    for piece in state.pop_due(now_ms)
+                    (mask.position.entry_id, index)
+                    for mask in state.pop_due(now_ms)
                     for index in range(3)
-                    if piece.records >> index & 1
+                    if mask.records >> index & 1
                 }
                 surely = {each for each, due_ms in table.items() if due_ms + 30 <= now_ms}
                 perhaps = {each for each, due_ms in table.items() if due_ms <= now_ms}

@@ -1,7 +1,7 @@
 """A batch that was resent because its answer was lost is stored once.
 
-The answers are lost behind the seam: the server has stored the batch, or has not, and the link ends
-before the client hears of it.
+The answers are lost below `native.broker`: the server has stored the batch or not, and the link
+ends before the client gets the answer.
 """
 
 import asyncio

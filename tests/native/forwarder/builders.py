@@ -21,7 +21,7 @@ RETRIED = Failure(Unavailable("later"), is_final=False)
 FINAL = Failure(InvalidArgument("never"), is_final=True)
 
 
-def owed(number: int, size: int = 1) -> SourceEntry:
+def source_entry(number: int, size: int = 1) -> SourceEntry:
     return SourceEntry(Position(7, number), b"%d" % number * size, ALL, 1)
 
 

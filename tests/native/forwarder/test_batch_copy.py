@@ -30,14 +30,14 @@ def entry(data: Buffer, records: int = ALL) -> SourceEntry:
     return SourceEntry(Position(1, 2), data, records, read_header(data).record_count)
 
 
-def told(record: Record) -> NewRecord:
+def as_new(record: Record) -> NewRecord:
     return NewRecord(
         record.value, record.key, record.timestamp, record.headers, record.attributes
     )  # fmt: skip
 
 
 def contents(data: Buffer) -> list[NewRecord]:
-    return [told(record) for record in iterate_records(data)]
+    return [as_new(record) for record in iterate_records(data)]
 
 
 @pytest.mark.parametrize("codec", list(Codec))

@@ -12,7 +12,7 @@ from kledger.native.forwarder.forwarder_state import (
     Rewind,
     Send,
 )
-from tests.native.forwarder.builders import LIMITS, RETRIED, owed
+from tests.native.forwarder.builders import LIMITS, RETRIED, source_entry
 
 
 class ForwarderMachine(RuleBasedStateMachine):
@@ -34,7 +34,7 @@ class ForwarderMachine(RuleBasedStateMachine):
         self.has_failed = False
         self.sends: list[tuple[Send, bool]] = []
         self.pending: list[Effect] = []
-        self.owed_from = 0
+        self.first_unacknowledged = 0
         self.was_set = False
 
     def after(self) -> None:
@@ -54,7 +54,9 @@ class ForwarderMachine(RuleBasedStateMachine):
 
     def _appended(self, number: int) -> None:
         if self.was_set:
-            assert number <= max(self.owed_from, self.target[-1] + 1 if self.target else 0)
+            assert number <= max(
+                self.first_unacknowledged, self.target[-1] + 1 if self.target else 0
+            )
         else:
             assert len(self.target) == number, "once, in order"
         self.target.append(number)
@@ -108,7 +110,7 @@ class ForwarderMachine(RuleBasedStateMachine):
         assert isinstance(effect, Read)
         if not self.is_outdated(effect.number):
             upto = min(self.end, self.read_next + effect.count)
-            entries = [owed(number) for number in range(self.read_next, upto)]
+            entries = [source_entry(number) for number in range(self.read_next, upto)]
             self.read_next = upto
             self.state.read(effect.number, entries)
         self.look()
@@ -162,7 +164,7 @@ class ForwarderMachine(RuleBasedStateMachine):
         self.marked = self.read_next = data.draw(st.integers(0, self.end - 1))
         self.number += 1
         self.was_set = True
-        self.owed_from = max(self.owed_from, self.marked)
+        self.first_unacknowledged = max(self.first_unacknowledged, self.marked)
         self.look()
 
     @invariant()
@@ -185,7 +187,7 @@ class ForwarderMachine(RuleBasedStateMachine):
             if self.marked == self.end and not self.sends:
                 break
         assert self.end == self.marked
-        assert set(range(self.owed_from, self.end)) <= set(self.target)
+        assert set(range(self.first_unacknowledged, self.end)) <= set(self.target)
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -199,7 +201,9 @@ class ForwarderMachine(RuleBasedStateMachine):
                     self.pending.append(effect)
                     return
                 upto = min(self.end, self.read_next + effect.count)
-                self.state.read(effect.number, [owed(n) for n in range(self.read_next, upto)])
+                self.state.read(
+                    effect.number, [source_entry(n) for n in range(self.read_next, upto)]
+                )
                 self.read_next = upto
             case Prepare():
                 self.state.prepared(effect.number, effect.entry.position, effect.entry.data)

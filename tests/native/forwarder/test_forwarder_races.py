@@ -1,12 +1,12 @@
 """The races of PIP-269 in which a topic is forwarded: cases 4, 5 and 6, every interleaving.
 
-As in the races of cursors, each who takes part has a script of steps, and every way to mix them is
-played on a cursor and a forwarder of its own, over a storage that answers when its step says so.
-That a read has moved the cursor and its entries are not handed over yet is a step of its own.
+As in the races of cursors, each actor has a script of steps, and every interleaving is played on a
+cursor and a forwarder of its own, over a storage that answers when its step says so. The moment
+between a read that has moved the cursor and the return of its entries is a step of its own.
 
-The rule: what is sent since the place was set is what is owed from there on, once, in order; and
-without anybody who sets it, everything is sent once, in order, whatever fails.
-Each race is also played with what keeps the rule switched off, and must break the rule then.
+The rule: after a reset, the unacknowledged entries from the new position on are sent once, in
+order; without a reset, every entry is sent once, in order, whatever fails. Each race is also played
+with the guard of the rule switched off, and must break the rule then.
 """
 
 import asyncio
@@ -75,10 +75,10 @@ class Scene:
     `values` is what was sent since the place was set; all of it while nobody does that.
     """
 
-    def __init__(self, steps: Steps, cursor: Cursor, places: list[Position]) -> None:
+    def __init__(self, steps: Steps, cursor: Cursor, positions: list[Position]) -> None:
         self.steps = steps
         self.cursor = cursor
-        self.places = places
+        self.positions = positions
         self.clock = ManualClock()
         self.source = HeldSource(cursor)
         self.target = ListTarget()
@@ -164,9 +164,9 @@ class Reading:
 class Setting:
     """A client resets the subscription in two steps: it is fenced, then set."""
 
-    def __init__(self, scene: Scene, owed_from: int) -> None:
+    def __init__(self, scene: Scene, first_unacknowledged: int) -> None:
         self.scene = scene
-        self.mark_delete_position = scene.places[owed_from - 1]
+        self.mark_delete_position = scene.positions[first_unacknowledged - 1]
 
     def edit(self, state: CursorState) -> None:
         state.mark_delete_position = self.mark_delete_position
@@ -186,9 +186,9 @@ class Setting:
 class Resetting:
     """`Cursor.reset` in two steps: it is being written, and it is durable."""
 
-    def __init__(self, scene: Scene, owed_from: int) -> None:
+    def __init__(self, scene: Scene, first_unacknowledged: int) -> None:
         self.scene = scene
-        self.position = scene.places[owed_from]
+        self.position = scene.positions[first_unacknowledged]
         self.work: asyncio.Future[None] | None = None
 
     async def begin(self) -> None:
@@ -217,14 +217,14 @@ def act(do: Callable[[], object]) -> Script:
 
 
 class Race(NamedTuple):
-    """Who takes part.
+    """The actors of a race.
 
     Attributes:
-        prepare: what is so before the forwarder begins.
-        scripts: their scripts, when it has read three entries.
-        lengths: how many steps each of them has.
-        table: the order of the proposal's table, in which it went wrong.
-        first: the first entry that is sent since the place was set; 0: nobody sets it.
+        prepare: sets the scene before the forwarder begins.
+        scripts: of the actors, once the forwarder has read three entries.
+        lengths: the number of steps of each script.
+        table: the order of the proposal's table, in which the rule was broken.
+        first: the first entry that is sent after the reset; 0: there is no reset.
     """
 
     prepare: Callable[[Scene], None]
@@ -333,8 +333,8 @@ class Stage:
     async def scene(self) -> Scene:
         self.count += 1
         ml = await self.store.open_managed_ledger(f"orders-{self.count}", config=PAIRS)
-        places = await add_batches(ml, numbers(0, LAST))
-        return Scene(self.steps, await ml.open_cursor("c", initial=EARLIEST), places)
+        positions = await add_batches(ml, numbers(0, LAST))
+        return Scene(self.steps, await ml.open_cursor("c", initial=EARLIEST), positions)
 
     async def keeps_the_rule(self, race: Race, order: Order) -> bool:
         scene = await self.scene()
@@ -350,7 +350,7 @@ class Stage:
             return False
         scene.forwarder.close()
         await running
-        is_acknowledged = scene.places[-1] == scene.cursor.mark_delete_position
+        is_acknowledged = scene.positions[-1] == scene.cursor.mark_delete_position
         is_sent = numbers(race.first, LAST) == scene.values and not scene.is_stale
         return is_acknowledged and is_sent
 

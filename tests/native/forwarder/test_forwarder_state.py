@@ -11,7 +11,7 @@ from kledger.native.forwarder.forwarder_state import (
     Rewind,
     Send,
 )
-from tests.native.forwarder.builders import FINAL, LIMITS, RETRIED, at, owed
+from tests.native.forwarder.builders import FINAL, LIMITS, RETRIED, at, source_entry
 
 
 class Player:
@@ -31,12 +31,12 @@ class Player:
         return self.decide()
 
     def read(self, *numbers: int) -> list[Effect]:
-        self.state.read(self.number, [owed(number) for number in numbers])
+        self.state.read(self.number, [source_entry(number) for number in numbers])
         return self.decide()
 
     def prepared(self, *numbers: int) -> list[Effect]:
         for number in numbers:
-            self.state.prepared(self.number, at(number), owed(number).data)
+            self.state.prepared(self.number, at(number), source_entry(number).data)
         return self.decide()
 
     def confirmed(self, number: int) -> list[Effect]:
@@ -57,15 +57,15 @@ def started(limits: ForwardLimits = LIMITS) -> Player:
 
 
 def send(number: int, revision: int = 1) -> Send:
-    return Send(revision, at(number), owed(number).data)
+    return Send(revision, at(number), source_entry(number).data)
 
 
 def test_an_entry_is_prepared_sent_and_acknowledged() -> None:
     player = started()
-    assert [Prepare(1, owed(0)), Read(1, 3, 49)] == player.read(0)
+    assert [Prepare(1, source_entry(0)), Read(1, 3, 49)] == player.read(0)
     assert [send(0)] == player.prepared(0)
     assert 1 == player.state.in_flight
-    assert [MarkDelete(1, owed(0))] == player.confirmed(0)
+    assert [MarkDelete(1, source_entry(0))] == player.confirmed(0)
     assert [] == player.marked(0)
     assert (0, at(0), 1) == (
         player.state.in_flight, player.state.marked_upto, player.state.forwarded_count,
@@ -78,7 +78,7 @@ def test_an_entry_prepared_early_waits_for_earlier_ones() -> None:
     assert [] == player.prepared(1)
     assert [] == player.prepared(2)
     assert [send(0), send(1)] == player.prepared(0)
-    assert [MarkDelete(1, owed(0)), send(2)] == sorted(player.confirmed(0), key=repr)
+    assert [MarkDelete(1, source_entry(0)), send(2)] == sorted(player.confirmed(0), key=repr)
 
 
 def test_confirmations_out_of_order_acknowledge_without_a_gap() -> None:
@@ -86,7 +86,7 @@ def test_confirmations_out_of_order_acknowledge_without_a_gap() -> None:
     player = started()
     player.read(0, 1)
     player.prepared(0, 1)
-    assert MarkDelete(1, owed(1)) in player.confirmed(1)
+    assert MarkDelete(1, source_entry(1)) in player.confirmed(1)
     assert [] == player.confirmed(0)
 
 
@@ -94,10 +94,10 @@ def test_only_the_newest_confirmed_entry_is_acknowledged() -> None:
     player = started()
     player.read(0, 1, 2)
     player.prepared(0, 1, 2)
-    assert MarkDelete(1, owed(0)) in player.confirmed(0)
+    assert MarkDelete(1, source_entry(0)) in player.confirmed(0)
     player.confirmed(1)
     player.confirmed(2)
-    assert [MarkDelete(1, owed(2))] == player.marked(0)
+    assert [MarkDelete(1, source_entry(2))] == player.marked(0)
 
 
 def test_entries_without_a_batch_are_acknowledged_in_order() -> None:
@@ -106,22 +106,22 @@ def test_entries_without_a_batch_are_acknowledged_in_order() -> None:
     player.state.prepared(1, at(1), None)
     assert [] == player.decide()
     assert [send(0)] == player.prepared(0)
-    assert MarkDelete(1, owed(1)) in player.confirmed(0)
+    assert MarkDelete(1, source_entry(1)) in player.confirmed(0)
 
 
 def test_limits_stop_the_reading_and_confirmations_let_it_go_on() -> None:
     player = started()
     assert Read(1, 2, 47) in player.read(0, 1, 2)
     effects = player.read(3, 4)
-    assert [Prepare(1, owed(3)), Prepare(1, owed(4))] == effects
+    assert [Prepare(1, source_entry(3)), Prepare(1, source_entry(4))] == effects
     player.prepared(0)
     assert Read(1, 1, 46) in player.confirmed(0)
 
 
 def test_bytes_stop_the_reading_too() -> None:
     player = started()
-    player.state.read(1, [owed(0, size=50)])
-    assert [Prepare(1, owed(0, size=50))] == player.decide()
+    player.state.read(1, [source_entry(0, size=50)])
+    assert [Prepare(1, source_entry(0, size=50))] == player.decide()
 
 
 def test_a_failed_preparation_drops_later_entries_and_rewinds_once() -> None:
@@ -133,7 +133,7 @@ def test_a_failed_preparation_drops_later_entries_and_rewinds_once() -> None:
     player.state.prepare_failed(1, at(2), RETRIED)
     assert [] == player.prepared(2)
     assert Phase.SETTLING is player.state.phase
-    assert [MarkDelete(1, owed(0))] == player.confirmed(0)
+    assert [MarkDelete(1, source_entry(0))] == player.confirmed(0)
     assert [] == player.marked(0)
     assert (Phase.WAITING, 100) == (player.state.phase, player.state.retry_at_ms)
     player.now_ms = 100
@@ -148,14 +148,14 @@ def test_forwarded_and_unacknowledged_entries_are_not_resent() -> None:
     player.confirmed(0)
     player.state.mark_failed(1, RETRIED)
     assert [] == player.decide()
-    assert [MarkDelete(1, owed(1))] == player.confirmed(1)
+    assert [MarkDelete(1, source_entry(1))] == player.confirmed(1)
     player.state.mark_failed(1, RETRIED)
     player.decide()
     assert Phase.WAITING is player.state.phase
     player.now_ms = player.state.retry_at_ms
     assert [Rewind()] == player.decide()
     player.rewound()
-    assert [Prepare(2, owed(2)), MarkDelete(2, owed(1))] == [
+    assert [Prepare(2, source_entry(2)), MarkDelete(2, source_entry(1))] == [
         effect for effect in player.read(0, 1, 2) if not isinstance(effect, Read)
     ]
 
@@ -172,7 +172,7 @@ def test_entries_behind_a_reset_are_sent_again() -> None:
     assert [Rewind()] == player.confirmed(2)
     player.rewound()
     effects = player.read(0, 1)
-    assert {Prepare(2, owed(0)), Prepare(2, owed(1))} <= set(effects)
+    assert {Prepare(2, source_entry(0)), Prepare(2, source_entry(1))} <= set(effects)
 
 
 def test_results_of_an_older_revision_are_dropped() -> None:
@@ -182,7 +182,7 @@ def test_results_of_an_older_revision_are_dropped() -> None:
     assert [Rewind()] == player.decide()
     player.rewound()
     state = player.state
-    state.read(1, [owed(5)])
+    state.read(1, [source_entry(5)])
     state.prepared(1, at(0), b"old")
     state.prepare_failed(1, at(0), FINAL)
     state.read_failed(1, FINAL)
@@ -190,7 +190,7 @@ def test_results_of_an_older_revision_are_dropped() -> None:
     state.ended(1)
     assert [] == player.decide()
     assert (Phase.RUNNING, 0) == (state.phase, state.in_flight)
-    assert Prepare(2, owed(0)) in player.read(0)
+    assert Prepare(2, source_entry(0)) in player.read(0)
     state.prepared(1, at(0), b"old")
     assert [] == player.decide()
     assert [send(0, revision=2)] == player.prepared(0)
@@ -241,7 +241,7 @@ def test_a_confirmation_behind_a_failure_acknowledges_nothing() -> None:
     player.now_ms = player.state.retry_at_ms
     assert [Rewind()] == player.decide()
     player.rewound()
-    assert {Prepare(2, owed(0)), Prepare(2, owed(1))} <= set(player.read(0, 1))
+    assert {Prepare(2, source_entry(0)), Prepare(2, source_entry(1))} <= set(player.read(0, 1))
 
 
 def test_a_final_failure_behind_one_that_is_not_is_tried_again() -> None:
@@ -269,7 +269,7 @@ def test_close_acknowledges_sent_entries_and_begins_nothing() -> None:
     player.prepared(0)
     player.state.close()
     assert [] == player.decide()
-    assert [MarkDelete(1, owed(0))] == player.confirmed(0)
+    assert [MarkDelete(1, source_entry(0))] == player.confirmed(0)
     assert Phase.RUNNING is player.state.phase
     player.marked(0)
     assert (Phase.FINISHED, None) == (player.state.phase, player.state.error)

@@ -183,7 +183,7 @@ async def test_a_second_consumer_is_refused_but_the_first_retries(
 async def test_a_cursor_reads_unacknowledged_entries_and_checks_revisions() -> None:
     async with LedgerStore.open(None) as store:
         ml = await store.open_managed_ledger("orders")
-        places = await add_batches(ml, [b"0", b"1", b"2"])
+        positions = await add_batches(ml, [b"0", b"1", b"2"])
         cursor = await ml.open_cursor("c", initial=EARLIEST)
         source = CursorSource(cursor)
         number = await source.rewind()
@@ -191,7 +191,7 @@ async def test_a_cursor_reads_unacknowledged_entries_and_checks_revisions() -> N
         assert [[b"0"]] == values(first)
         await source.mark_delete(first[0], number)
         await source.mark_delete(first[0], number)
-        assert places[0] == cursor.mark_delete_position
+        assert positions[0] == cursor.mark_delete_position
         cursor.revision.start()
         assert source.is_outdated(number)
         with pytest.raises(ResetInProgress):
@@ -199,9 +199,9 @@ async def test_a_cursor_reads_unacknowledged_entries_and_checks_revisions() -> N
         cursor.revision.end(lambda state: state.rewind())
         assert [[b"1"], [b"2"]] == values(await source.read_or_wait(9, BIG))
         number = await source.rewind()
-        await cursor.mark_delete(places[2])
-        await source.mark_delete(SourceEntry(places[1], b"", -1, 1), number)
-        assert places[2] == cursor.mark_delete_position
+        await cursor.mark_delete(positions[2])
+        await source.mark_delete(SourceEntry(positions[1], b"", -1, 1), number)
+        assert positions[2] == cursor.mark_delete_position
         await source.close()
         await source.close()
         with pytest.raises(AlreadyClosed):
@@ -211,9 +211,9 @@ async def test_a_cursor_reads_unacknowledged_entries_and_checks_revisions() -> N
 async def test_a_cursor_returns_the_mask_of_unacknowledged_records() -> None:
     async with LedgerStore.open(None) as store:
         ml = await store.open_managed_ledger("orders")
-        [place] = await add_batches(ml, [b"0"])
+        [position] = await add_batches(ml, [b"0"])
         cursor = await ml.open_cursor("c", initial=EARLIEST)
-        await cursor.delete_batch_index(place, [0, 2], 4)
+        await cursor.delete_batch_index(position, [0, 2], 4)
         source = CursorSource(cursor)
         await source.rewind()
         [entry] = await source.read_or_wait(1, BIG)

@@ -128,7 +128,7 @@ async def test_from_latest_forwards_later_messages(here: Serving, there: Serving
 
 
 class Away:
-    """A broker whose first `refusals` lookups fail."""
+    """A broker whose first lookups fail with `failures`."""
 
     def __init__(self, there: Serving, failures: list[KledgerError]) -> None:
         self._service = there.service

@@ -72,8 +72,8 @@ def test_write_that_crosses_the_end_of_a_stream_is_a_loss() -> None:
     crossed = AioRpcError(StatusCode.INTERNAL, Metadata(), Metadata(), "Internal error from Core")
     assert Unavailable is type(error_of_call(crossed, "here"))
     ours = Metadata((ERROR_KEY, "internal"))
-    told = AioRpcError(StatusCode.INTERNAL, Metadata(), ours, "the server failed")
-    assert KledgerError is type(error_of_call(told, "here"))
+    error = AioRpcError(StatusCode.INTERNAL, Metadata(), ours, "the server failed")
+    assert KledgerError is type(error_of_call(error, "here"))
 
 
 def test_long_text_is_cut() -> None:

@@ -187,9 +187,9 @@ async def test_forwarder_reads_nothing_from_before_a_reset() -> None:
 
 
 class Storm:
-    """One consumer that reads, acknowledges and asks again, over a wire that stands and runs.
+    """One consumer that reads, acknowledges and redelivers, over a wire that is held and released.
 
-    It gives a permit for every record that it gets: one that is lost, or given twice, adds up.
+    It returns a permit for every record that it gets; a lost or doubled permit adds up.
     """
 
     def __init__(self, remote_: Remote, kind: SubscriptionType, seed: int) -> None:

@@ -255,8 +255,8 @@ async def test_unwritten_deliveries_are_dropped_by_a_full_redelivery() -> None:
 async def test_redelivery_of_some_records_drops_nothing() -> None:
     async with slow_consumer() as (context, link, broker):
         link.deliver([delivery(1)])
-        piece = pb.RecordMask(position=pb.Position(ledger_id=3, entry_id=9))
-        context.say(pb.ConsumerCall(redeliver=pb.Redeliver(masks=[piece])))
+        mask = pb.RecordMask(position=pb.Position(ledger_id=3, entry_id=9))
+        context.say(pb.ConsumerCall(redeliver=pb.Redeliver(masks=[mask])))
         await broker.happened("c", "redeliver", RecordMask(Position(3, 9)))
         context.gate.set()
         while len(context.written()) < 2:  # noqa: ASYNC110 (turns of the loop, no time)

@@ -29,13 +29,13 @@ KNOWN = [
 
 @pytest.mark.parametrize("kind", KNOWN, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
 def test_every_error_is_translated_with_its_message(kind: type[Exception]) -> None:
-    told = native_error(kind("what, expected and got"))
-    assert isinstance(told, errors.KledgerError)
-    assert "what, expected and got" == str(told)
+    error = native_error(kind("what, expected and got"))
+    assert isinstance(error, errors.KledgerError)
+    assert "what, expected and got" == str(error)
 
 
 @pytest.mark.parametrize(
-    ("raised", "told"),
+    ("raised", "expected"),
     [
         (kledger.topics.errors.UnknownPartition("x"), errors.TopicNotFound),
         (kledger.topics.errors.PartitionTerminated("x"), errors.TopicTerminated),
@@ -51,10 +51,10 @@ def test_every_error_is_translated_with_its_message(kind: type[Exception]) -> No
         (kledger.batches.errors.CorruptBatch("x"), errors.InvalidArgument),
     ],
 )
-def test_the_nearest_class_decides(raised: Exception, told: type[errors.KledgerError]) -> None:
-    with pytest.raises(told) as caught, translating():
+def test_the_nearest_class_decides(raised: Exception, expected: type[errors.KledgerError]) -> None:
+    with pytest.raises(expected) as caught, translating():
         raise raised
-    assert told is type(caught.value)
+    assert expected is type(caught.value)
     assert raised is caught.value.__cause__
 
 
