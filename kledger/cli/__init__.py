@@ -40,7 +40,8 @@ def run(arguments: Sequence[str]) -> int:
         prog="kledger",
         usage="kledger NOUN ... (see kledger NOUN --help)",
         description="A Kafka-protocol gateway over a managed ledger.",
-        epilog="nouns: " + "; ".join(f"{noun}: {what}" for noun, what in NOUNS.items()),
+        epilog="\n".join(["nouns:", *(f"  {noun:16}{what}" for noun, what in NOUNS.items())]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"kledger {kledger.__version__}")
     parser.add_argument("noun", metavar="NOUN")

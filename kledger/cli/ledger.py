@@ -55,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     position = "a position LEDGER:ENTRY, or an offset of a partition"
     dump.add_argument(
         "--from", metavar="POSITION", dest="start", type=PositionOrOffset.parse,
-        help=f"the first one wanted: {position} (a partition: its log start)",
+        help=f"begin at {position} (default: the first entry, of a partition the log start)",
     )  # fmt: skip
     dump.add_argument("--to", metavar="POSITION", dest="end", type=PositionOrOffset.parse,
-                      help=f"the last one wanted: {position}")  # fmt: skip
+                      help=f"end after {position} (default: the last entry)")  # fmt: skip
     dump.add_argument(
         "--limit", metavar="N", type=_count, help="at most N lines of text, or entries"
     )
