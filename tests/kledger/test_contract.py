@@ -241,7 +241,7 @@ def test_what_is_plain_is_none(call: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("owner", PROPERTIES, ids=lambda each: each.__qualname__)
-def test_properties_are_there(owner: type) -> None:
+def test_properties_exist(owner: type) -> None:
     fields = {*dir(owner), *getattr(owner, "__annotations__", ()), *_set_in_init(owner)}
     assert set() == set(PROPERTIES[owner].split()) - fields
 

@@ -16,7 +16,7 @@ from kledger.setting_values import SettingError
 YEAR_2100_MS = 4_102_444_800_000
 
 
-async def test_places_and_messages_survive_a_restart(tmp_path: Path) -> None:
+async def test_positions_and_messages_survive_a_restart(tmp_path: Path) -> None:
     async with kledger.embedded(tmp_path) as client:
         consumer = await client.subscribe("orders", "s")
         producer = await client.create_producer("orders")

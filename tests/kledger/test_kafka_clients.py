@@ -15,7 +15,7 @@ CLIENT = TelemetryClient(
 )
 
 
-async def test_clients_are_told_with_what_they_pushed() -> None:
+async def test_clients_have_their_last_push() -> None:
     async with running_gateway() as gateway:
         telemetry = gateway.services.telemetry
         clients = GatewayClients(telemetry)
@@ -50,7 +50,7 @@ async def test_clients_are_told_with_what_they_pushed() -> None:
         assert PushedClientMetrics(last, DATA) == clients.client_metrics(uuid_text(ID))
 
 
-async def test_who_is_not_there_has_no_metrics() -> None:
+async def test_unknown_client_has_no_metrics() -> None:
     async with running_gateway() as gateway:
         clients = GatewayClients(gateway.services.telemetry)
         assert None is clients.client_metrics(uuid_text(ID))

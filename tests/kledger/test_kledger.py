@@ -85,7 +85,7 @@ def test_installed_wheel_is_whole_beside_other_packages_of_the_same_names(
     )
 
 
-def test_every_promised_name_is_there() -> None:
+def test_every_documented_name_exists() -> None:
     for name in kledger.__all__:
         assert getattr(kledger, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing_of_ours'"):

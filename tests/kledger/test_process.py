@@ -33,7 +33,7 @@ def test_process_is_ended_when_the_block_fails() -> None:
     assert [False] == [is_running(pid) for pid in pids]
 
 
-async def test_native_listener_is_named_when_there_is_one() -> None:
+async def test_ready_line_names_the_native_listener() -> None:
     with ServerProcess("--memory") as server:
         assert "" == server.native_address
     with ServerProcess("--memory", native="127.0.0.1:0") as server:

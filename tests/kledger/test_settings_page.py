@@ -117,7 +117,7 @@ def test_every_name_of_the_page_works_in_file_environment_and_set(
 
 
 @pytest.mark.parametrize("name", sorted({*TOPIC_CONFIGS.values(), *SHARED_WITH_TOPICS.values()}))
-def test_every_broker_level_name_of_a_topics_setting_works_where_the_page_says(
+def test_every_broker_level_name_of_a_topic_setting_works_in_each_form(
     tmp_path: Path, name: str
 ) -> None:
     value = TOPIC_DEFAULTS[name]
@@ -134,9 +134,7 @@ def test_every_broker_level_name_of_a_topics_setting_works_where_the_page_says(
 
 
 @pytest.mark.parametrize("theirs", RENAMED)
-def test_every_name_of_kafka_and_pulsar_works_where_the_page_says(
-    tmp_path: Path, theirs: str
-) -> None:
+def test_every_name_of_kafka_and_pulsar_works_in_each_form(tmp_path: Path, theirs: str) -> None:
     own, factor = RENAMED[theirs]
     section = own.partition(".")[0]
     is_kafkas = "." in theirs or theirs == "listeners"

@@ -97,7 +97,7 @@ async def test_damaged_entry_is_logged_counted_and_in_health(tmp_path: Path) -> 
             assert page(server, "health").startswith("serving, degraded\n")
 
 
-async def test_full_disk_is_told_until_a_write_succeeds(tmp_path: Path) -> None:
+async def test_full_disk_is_in_health_until_a_write_succeeds(tmp_path: Path) -> None:
     with started(tmp_path) as server:
         async with connected(server) as client:
             await create(client)
@@ -113,7 +113,7 @@ async def test_full_disk_is_told_until_a_write_succeeds(tmp_path: Path) -> None:
             assert "storage trouble disk_full has ended, seen 20 times" in server.log_text()
 
 
-async def test_limit_of_open_files_is_told_and_the_storage_keeps_some(tmp_path: Path) -> None:
+async def test_limit_of_open_files_is_in_health_and_the_storage_keeps_some(tmp_path: Path) -> None:
     with started(tmp_path) as server:
         async with connected(server) as client, AsyncExitStack() as others:
             await create(client)

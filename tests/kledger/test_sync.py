@@ -56,7 +56,7 @@ def client(request: pytest.FixtureRequest) -> Iterator[kledger.sync.Client]:
             yield connected
 
 
-def test_messages_go_there_and_back(client: kledger.sync.Client) -> None:
+def test_sent_messages_are_received(client: kledger.sync.Client) -> None:
     client.create_topic("orders", partitions=1)
     with client.create_producer("orders", producer_name="p") as producer:
         sent = [producer.send(b"%d" % n, key="k", properties={"n": str(n)}) for n in range(3)]
@@ -109,7 +109,7 @@ def test_several_threads_share_a_client(client: kledger.sync.Client) -> None:
     assert {b"%d" % n for n in range(20)} == found
 
 
-def test_who_waits_while_the_client_is_closed_hears_so(client: kledger.sync.Client) -> None:
+def test_waiting_call_fails_when_the_client_is_closed(client: kledger.sync.Client) -> None:
     consumer = client.subscribe("orders", "s")
     problems: list[type[BaseException]] = []
 
@@ -193,7 +193,7 @@ def test_classes_have_the_methods_of_their_twins(name: str) -> None:
             assert _parameters(member) == _parameters(mine), method
 
 
-def test_every_name_is_there() -> None:
+def test_every_name_exists() -> None:
     assert set(kledger.__all__) == set(kledger.sync.__all__)
     assert all(hasattr(kledger.sync, each) for each in kledger.sync.__all__)
 

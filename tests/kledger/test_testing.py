@@ -53,7 +53,7 @@ async def test_two_servers_live_side_by_side() -> None:
         assert [b"b"] == await consume(other.kafka_address, 1)
 
 
-async def test_native_listener_is_there_when_it_is_asked_for() -> None:
+async def test_native_listener_is_open_when_its_address_is_set() -> None:
     async with Server() as without, Server(native="127.0.0.1:0") as server:
         assert "" == without.native_address
         client = RpcClient(server.native_address)
@@ -209,7 +209,7 @@ def test_error_of_the_other_kind_is_refused(what: str, error: str | OSError) -> 
         server.fail_next(what, error)
 
 
-def test_fault_of_an_unknown_kind_is_refused_with_those_that_there_are() -> None:
+def test_fault_of_an_unknown_kind_is_refused_with_a_list() -> None:
     with (
         FaultyServer() as server,
         pytest.raises(

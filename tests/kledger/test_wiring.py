@@ -103,7 +103,7 @@ asyncio.run(main())
     assert ("False True\n", "") == (done.stdout, done.stderr)
 
 
-async def test_store_and_server_count_in_one_place() -> None:
+async def test_store_and_server_share_their_metrics() -> None:
     server = BrokerServer(settings(), on_crash=no_crash)
     await server.start()
     assert server._services is not None
@@ -234,7 +234,7 @@ async def test_damaged_store_is_no_mistake_of_the_caller(
     assert not caught.value.is_mistake
 
 
-async def test_doctor_is_named_only_where_there_is_a_folder_to_look_at(
+async def test_doctor_is_named_only_for_a_folder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def damaged(self: BrokerServer) -> None:
@@ -319,7 +319,7 @@ async def test_records_wait_for_groups_where_that_is_wanted() -> None:
      ({"server.kafka": "0.0.0.0:0"}, socket.gethostname()),
      ({"advertised.listeners": "PLAINTEXT://broker.example:77"}, "broker.example")],
 )  # fmt: skip
-async def test_clients_are_told_an_address_that_they_can_use(
+async def test_clients_get_an_address_that_they_can_reach(
     listen: dict[str, object], advertised: str
 ) -> None:
     server = BrokerServer(settings(**listen), on_crash=no_crash)

@@ -45,7 +45,7 @@ def test_the_process_is_shown_too() -> None:
     assert "\nprocess_resident_memory_bytes " in page.decode()
 
 
-def test_who_accepts_openmetrics_gets_it() -> None:
+def test_client_that_accepts_openmetrics_gets_it() -> None:
     metrics = Metrics()
     metrics.counter("requests").add(3)
     metrics.counter("pulsar_cursor_epoch_increase_count").add(4)

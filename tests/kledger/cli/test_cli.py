@@ -44,6 +44,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"kledger {kledger.__version__}\n" == capsys.readouterr().out
 
 
-def test_what_is_said_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert (1, 2) == (failure("broken"), usage_error("wrong"))
     assert ("", "kledger: broken\nkledger: wrong\n") == capsys.readouterr()

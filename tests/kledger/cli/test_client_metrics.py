@@ -73,7 +73,7 @@ def test_clients_are_listed_and_what_they_pushed_is_shown(
     assert client == {name: shown[name] for name in client}
 
 
-def test_who_is_not_there_is_a_mistake(shell: Shell) -> None:
+def test_unknown_instance_is_a_mistake(shell: Shell) -> None:
     for instance in ("AAAAAAAAAAAAAAAAAAAAAA", "nobody"):
         result = shell("show", instance)
         assert (2, []) == (result.code, result.out)

@@ -106,7 +106,9 @@ def test_verify_damage(spoilt: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize("verb", ["list", "show orders-0", "verify", "dump orders-0"])
-def test_lost_index_is_told_and_the_log_speaks(spoilt: Path, capsys: Capture, verb: str) -> None:
+def test_lost_index_is_reported_and_the_log_is_read(
+    spoilt: Path, capsys: Capture, verb: str
+) -> None:
     whole = CommandResult(capsys, *verb.split(), "--data", spoilt)
     lose_index(spoilt)
     before = contents(spoilt)

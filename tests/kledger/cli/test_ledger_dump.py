@@ -132,7 +132,7 @@ def test_kafkas_segments_from_an_offset_on(stopped: Path, tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("format_", ["text", "raw", "kafka"])
-def test_damaged_entry_is_left_out_and_told(
+def test_damaged_entry_is_left_out_and_reported(
     spoilt: Path, tmp_path: Path, capsys: Capture, format_: str
 ) -> None:
     flip(spoilt, b"value 10")
@@ -221,7 +221,7 @@ def test_name_of_a_file_stays_in_the_folder(name: str, expected: str) -> None:
     assert expected == ExportRequest(stored=stored, partition=partition_of(name)).file_name
 
 
-def test_places() -> None:
+def test_positions_and_offsets() -> None:
     assert PositionOrOffset(Position(5, 120), None) == PositionOrOffset.parse("5:120")
     assert PositionOrOffset(None, 120) == PositionOrOffset.parse("120")
     for text in ("", "a", "5:", "5:x", "1.5"):

@@ -36,14 +36,14 @@ Capture = pytest.CaptureFixture[str]
         ("1970-01-01T01:00:00.250+01:00", 250),
     ],
 )
-def test_places(text: str, expected: object) -> None:
+def test_seek_targets(text: str, expected: object) -> None:
     assert expected == live.seek_target(text)
 
 
 @pytest.mark.parametrize(
     "text", ["", "soon", "-1", "5:", "5:120:3:2:1", "5:x", "1970-01-01", "1970-01-01T00:00:01", "²"]
 )
-def test_what_is_no_place(text: str) -> None:
+def test_text_that_is_no_target_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         live.seek_target(text)
 
@@ -92,7 +92,7 @@ def test_what_the_server_refuses_is_one_line(
     assert ("", "kledger: at a place: one thing and another\n") == capsys.readouterr()
 
 
-def test_a_result_is_told_as_lines_or_as_json(capsys: Capture) -> None:
+def test_result_is_printed_as_lines_or_as_json(capsys: Capture) -> None:
     for as_json in (False, True):
         live.print_result(argparse.Namespace(json=as_json), {"a": 1}, ["a: 1"])
     assert 'a: 1\n{\n  "a": 1\n}\n' == capsys.readouterr().out

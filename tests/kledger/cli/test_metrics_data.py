@@ -28,7 +28,7 @@ def measured(data: Any) -> list[tuple[object, ...]]:
     return [(each.name, each.kind, each.value, each.count) for each in found]
 
 
-def test_every_kind_is_told() -> None:
+def test_every_kind_has_measurements() -> None:
     data, metrics = pushed()
     metrics.add(name="e").gauge.data_points.add(as_int=7)
     metrics.add(name="d").gauge.data_points.add(as_double=0.5)

@@ -25,5 +25,5 @@ def test_part(data: bytes | None, expected: str) -> None:
     assert expected == part("key", data)
 
 
-def test_odd_bytes_of_a_text_are_shown_as_they_stand_in_it() -> None:
+def test_bytes_that_are_no_text_are_escaped() -> None:
     assert r'"a\xff\x0a"' == quoted("a\udcff\n")

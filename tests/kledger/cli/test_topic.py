@@ -124,7 +124,7 @@ def test_forward_ends_at_a_batch_that_the_target_refuses(topics: Shell, topic: s
     assert 2 == result.json["backlog"]
 
 
-def test_a_second_forwarder_of_the_same_place_is_refused(topics: Shell, topic: str) -> None:
+def test_second_forwarder_of_a_subscription_is_refused(topics: Shell, topic: str) -> None:
     topics.send(topic, b"a")
     with Forwarding(topics.address, topic, f"{topic}-copy") as forwarding:
         forwarding.wait_for(f"{topic}-copy", 1)
@@ -179,7 +179,7 @@ class Forwarding:
             self.process.stdout.close()
 
 
-def test_forward_runs_until_it_is_told_to_stop(topics: Shell, topic: str) -> None:
+def test_forward_runs_until_a_signal(topics: Shell, topic: str) -> None:
     copy = f"{topic}-copy"
     topics.send(topic, b"a")
     with Forwarding(topics.address, topic, copy) as forwarding:
