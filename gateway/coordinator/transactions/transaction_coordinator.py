@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.coordinator.transactions import txn_state
-from kledger.gateway.coordinator.transactions.txn_record import TXN_ROWS, TxnRecord, TxnState
+from kledger.gateway.coordinator.transactions.txn_record import (
+    TXN_KEY_PREFIX,
+    TxnRecord,
+    TxnState,
+    decode_txn,
+    encode_txn,
+    encode_txn_key,
+)
 from kledger.gateway.coordinator.transactions.txn_state import (
     NO_PRODUCER,
     AbortFirst,
@@ -28,7 +35,7 @@ from kledger.gateway.coordinator.transactions.txn_state import (
     StoreRecord,
     Unchanged,
 )
-from kledger.gateway.record_table import Done, RecordTable, Row
+from kledger.gateway.record_table import Done, RecordRows, RecordTable, Row
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError
 from kledger.offsets import CommittedOffset, TopicPartition
@@ -89,12 +96,22 @@ class TransactionDependencies:
     supervisor: "Supervisor"
 
 
+def _decode_row(key: bytes, value: bytes) -> tuple[str, TxnRecord]:
+    record = decode_txn(key, value)
+    return record.transactional_id, record
+
+
+_ROWS: Final = RecordRows[str, TxnRecord](
+    prefix=TXN_KEY_PREFIX, encode_key=encode_txn_key, encode=encode_txn, decode=_decode_row
+)
+
+
 class TransactionCoordinator:
     """All transactional ids of this node."""
 
     def __init__(self, parts: TransactionDependencies) -> None:
         self._parts = parts
-        self._records = RecordTable(parts.store, TXN_ROWS)
+        self._records = RecordTable(parts.store, _ROWS)
         self._locks: KeyedLocks[str] = KeyedLocks()
         self._timers: dict[str, TimerHandle] = {}
         self._is_closed = False

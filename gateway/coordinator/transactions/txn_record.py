@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kledger.gateway.record_table import RecordRows
 from kledger.ledger.row_format import (
     FLAG,
     I16,
@@ -145,13 +144,3 @@ def decode_txn(key: bytes, value: bytes) -> TxnRecord:
     """
     (transactional_id,) = _KEYS.decode(key)
     return _ROWS.decode(value, transactional_id)
-
-
-def _decode_row(key: bytes, value: bytes) -> tuple[str, TxnRecord]:
-    record = decode_txn(key, value)
-    return record.transactional_id, record
-
-
-TXN_ROWS: Final = RecordRows[str, TxnRecord](
-    prefix=TXN_KEY_PREFIX, encode_key=encode_txn_key, encode=encode_txn, decode=_decode_row
-)
