@@ -9,6 +9,7 @@ import pytest
 from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
 from kledger.gateway.coordinator.groups.group_table import GroupTable
 from kledger.gateway.coordinator.transactions import txn_state
+from kledger.gateway.coordinator.transactions.producer_ids import ProducerIds
 from kledger.gateway.coordinator.transactions.transaction_coordinator import MARKER_RETRY_MS
 from kledger.gateway.coordinator.transactions.txn_record import TxnState
 from kledger.gateway.record_table import RecordTable
@@ -38,12 +39,17 @@ async def commit(producer: TxnClient) -> int:
 
 STEPS: tuple[Step, ...] = (initialise, add_partition, add_group, commit)
 FAULTS: list[tuple[Step, Any, str]] = [
+    (initialise, ProducerIds, "next_id"),
+    (initialise, txn_state, "initialise"),
     (initialise, RecordTable, "row"),
+    (add_partition, txn_state, "add"),
     (add_partition, RecordTable, "row"),
     (add_group, txn_state, "add"),
+    (add_group, RecordTable, "row"),
+    (commit, txn_state, "end"),
+    (commit, RecordTable, "row"),
     (commit, GroupOffsets, "end_nowait"),
 ]
-"""One for each step, as a step has one handler of faults: in its row, its decision, its end."""
 
 
 def fail_once(patch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
