@@ -60,7 +60,9 @@ def _create_at_once(scene: Scene, name: str) -> bool:
             scene.retire(handle)
         is_known = isinstance(error, StorageFailed)  # else the store has stopped, and nobody knows
         if is_known and store is scene.store and model.logs[name] is log:
-            model.logs[name] = LogModel(name)
+            fresh = model.logs[name] = LogModel(name)
+            if scene.changing[name] or name in scene.orphans:  # an opening may create it yet
+                fresh.exists.add(True)
 
     async def see_it_stored() -> None:
         await store.flush()
