@@ -1,4 +1,4 @@
-"""Places kept outside the ledger: how far each consumer group has read each partition.
+"""Committed offsets, kept outside the ledger: how far each consumer group has read each partition.
 
 Rule: an offset is visible when it is durable, never before; the key is (group, topic, partition)
 and the id of the topic is stored beside it, so that a recreated topic inherits nothing.

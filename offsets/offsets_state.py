@@ -1,8 +1,8 @@
 """Offsets state: what every group has committed, and what open transactions would add.
 
-Rule: `apply` is the only door to committed offsets, used live (after a row became durable) and at
-start. Pending offsets of a transaction are invisible until it ends. Of offsets for one place the
-one that was sent last holds, whenever the transactions end; `commit_ms` tells their order.
+Rule: only `apply` changes committed offsets, live (after a row became durable) and at start.
+Pending offsets of a transaction are invisible until it ends. Of the offsets of a group for one
+partition the one sent last holds, whenever the transactions end; `commit_ms` is their order.
 Must not know: rows, clocks, members, whether a topic still exists.
 """
 
@@ -67,12 +67,12 @@ class OffsetsState:
         self._pending: dict[int, dict[str, OffsetsByPartition]] = {}
         self._unstable: dict[
             str, dict[TopicPartition, set[int]]
-        ] = {}  # whose transactions may change each
+        ] = {}  # producer ids of open transactions that may change each
 
     def apply(
         self, group: str, topic_partition: TopicPartition, committed: CommittedOffset | None
     ) -> None:
-        """Take over a durable row, or the deletion of one when `committed` is None."""
+        """Apply a durable row, or the deletion of one when `committed` is None."""
         if committed is not None:
             self._committed.setdefault(group, {})[topic_partition] = committed
             return
@@ -111,7 +111,7 @@ class OffsetsState:
         return group in self._committed or group in self._unstable
 
     def expired(self, group: str, rule: ExpiryRule) -> list[TopicPartition]:
-        """Return the places whose offsets the rule no longer keeps. Pending ones are kept."""
+        """Return the partitions with expired offsets. Pending offsets never expire."""
         return [
             topic_partition
             for topic_partition, committed in self.all_committed(group).items()
@@ -125,7 +125,7 @@ class OffsetsState:
     def add_pending(
         self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        """Keep offsets of an open transaction; a later one for the same place replaces it."""
+        """Keep offsets of an open transaction; a later one of the same partition replaces it."""
         if offsets:
             self._pending.setdefault(producer_id, {}).setdefault(group, {}).update(offsets)
             unstable = self._unstable.setdefault(group, {})
@@ -137,7 +137,7 @@ class OffsetsState:
         return group in self._unstable
 
     def has_pending(self, group: str, topic_partition: TopicPartition) -> bool:
-        """Whether an open transaction may still change the offset of that place."""
+        """Whether an open transaction may still change the offset of that partition."""
         return topic_partition in self._unstable.get(group, _NOTHING)
 
     def pending(self, producer_id: int) -> Mapping[str, Mapping[TopicPartition, CommittedOffset]]:
@@ -145,12 +145,12 @@ class OffsetsState:
         return self._pending.get(producer_id, {})
 
     def pending_at(self, group: str, topic_partition: TopicPartition) -> dict[int, CommittedOffset]:
-        """Return what open transactions would commit for one place, by producer."""
+        """Return what open transactions would commit for one partition, by producer id."""
         producers = self._unstable.get(group, {}).get(topic_partition, ())
         return {each: self._pending[each][group][topic_partition] for each in producers}
 
     def pending_topic_partitions(self, group: str) -> list[TopicPartition]:
-        """Return the places of a group that open transactions may still change."""
+        """Return the partitions whose offsets open transactions may still change."""
         return list(self._unstable.get(group, ()))
 
     def is_superseded(
@@ -161,7 +161,7 @@ class OffsetsState:
         return committed is not None and committed.commit_ms > pending.commit_ms
 
     def drop_pending(self, group: str, topic_partition: TopicPartition) -> None:
-        """Forget what open transactions would commit for a place whose offset was deleted."""
+        """Forget the pending offsets of a partition whose committed offset was deleted."""
         for producer_id in self._unstable.get(group, {}).get(topic_partition, set()).copy():
             self._drop(producer_id, group, topic_partition)
 

@@ -1,9 +1,9 @@
 """Offset store: committed offsets as durable rows, and all of them in memory.
 
 Rule: rows first, then `OffsetsState.apply`, then the caller's `done`; completions come in the order
-of submission, and when one write fails, those behind it fail too, so memory never differs from what
-a restart would read. A deletion takes along what open transactions would commit there.
-Must not know: who may commit, whether a topic exists.
+of submission, and when one write fails, the later ones fail too, so memory never differs from what
+a restart would read. A deletion removes the pending offsets of its partitions as well.
+Must not know: members and their rights to commit, whether a topic exists.
 """
 
 from collections import deque
@@ -27,16 +27,16 @@ from kledger.offsets.records import (
 Done: TypeAlias = Callable[[LedgerError | None], None]
 Row: TypeAlias = tuple[bytes, bytes | None]
 _COMMITTED: Final = -1
-"""In place of a producer: the offset waits for no transaction."""
+"""Stands for a producer id: the offset belongs to no transaction."""
 
 
 class _PendingWrite(NamedTuple):
-    """Rows of one group that are on their way.
+    """Rows of one group that are submitted and not durable yet.
 
     Attributes:
         offsets: what is stored, none by a deletion.
-        deleted: the places of a deletion.
-        producer_id: whose transaction the offsets belong to, _COMMITTED without one.
+        deleted: the partitions of a deletion.
+        producer_id: of the transaction of the offsets, _COMMITTED without one.
     """
 
     offsets: Mapping[TopicPartition, CommittedOffset]
@@ -68,15 +68,15 @@ class OffsetStore:
         return cls(store, state)
 
     def is_committing(self, group: str) -> bool:
-        """Whether offsets of the group are on their way and not visible yet."""
+        """Whether offsets of the group are submitted and not visible yet."""
         return any(write.offsets for write in self._in_flight.get(group, ()))
 
     def topic_partitions(self, group: str) -> set[TopicPartition]:
-        """Return every place of the group that has a row, or will have one in a moment."""
+        """Return every partition for which the group has a row, durable or submitted."""
         return set(self._last_offsets(group))
 
     def topic_partitions_of(self, topic_ids: Set[UUID]) -> dict[str, list[TopicPartition]]:
-        """Return by group the places whose offsets name the topics, when all under way landed."""
+        """Return by group the partitions with offsets of the topics, submitted writes included."""
         found = {}
         for group in {*self.state.groups(), *self._in_flight}:
             last = self._last_offsets(group)
@@ -90,7 +90,7 @@ class OffsetStore:
         return found
 
     def _last_offsets(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """Return the last offset of each place: one that is coming, committed, or pending."""
+        """Return the last offset of each partition: submitted, committed, or pending."""
         committed = self.state.all_committed(group)
         if group not in self._in_flight and not self.state.is_unstable(group):
             return committed
@@ -163,7 +163,7 @@ class OffsetStore:
         offsets: Mapping[TopicPartition, CommittedOffset],
         done: Done,
     ) -> None:
-        """Store offsets that an open transaction would commit; nobody sees them before it does."""
+        """Store offsets that an open transaction would commit; invisible until it does."""
         stored = {
             topic_partition: self._with_time_in_order(
                 group, topic_partition, offsets[topic_partition], is_pending=True
@@ -183,7 +183,7 @@ class OffsetStore:
     def end_nowait(
         self, producer_id: int, done: Done, *, is_commit: bool, more_rows: Sequence[Row] = ()
     ) -> None:
-        """End a producer's pending offsets, atomically with `more_rows`, which tell the outcome."""
+        """End a producer's pending offsets, atomically with `more_rows`, the outcome."""
         rows: list[Row] = []
         writes: dict[str, _PendingWrite] = {}
         for group, offsets in self.state.pending(producer_id).items():
@@ -216,7 +216,7 @@ class OffsetStore:
     def _offsets_at(
         self, group: str, topic_partition: TopicPartition
     ) -> Iterator[tuple[int, CommittedOffset]]:
-        """Iterate over all offsets of one place with their producers, those on their way too."""
+        """Iterate over a partition's offsets by producer id, submitted ones included."""
         committed = self.state.committed(group, topic_partition)
         if committed is not None:
             yield _COMMITTED, committed
@@ -233,7 +233,7 @@ class OffsetStore:
         *,
         is_pending: bool = False,
     ) -> CommittedOffset:
-        """Give an offset a time that is later than those it comes after, as far as it matters."""
+        """Return the offset with a time after those of pending offsets that were sent before it."""
         earliest_ms = committed.commit_ms
         for producer_id, each in self._offsets_at(group, topic_partition):
             if producer_id != _COMMITTED:
@@ -247,7 +247,7 @@ class OffsetStore:
     def _will_apply(
         self, group: str, topic_partition: TopicPartition, pending: CommittedOffset
     ) -> bool:
-        """Whether a pending offset is the one to hold, when all that is on its way is stored."""
+        """Whether a pending offset still holds once all submitted writes are durable."""
         if self.state.is_superseded(group, topic_partition, pending):
             return False
         for write in self._in_flight.get(group, ()):
@@ -265,7 +265,7 @@ class OffsetStore:
         apply: Callable[[], None],
         done: Done,
     ) -> None:
-        """Hand rows to the store; they hold, for every group, once they are durable."""
+        """Submit rows to the store; once durable they are applied for every group."""
 
         def stored(error: LedgerError | None) -> None:
             for group in writes:
@@ -282,7 +282,7 @@ class OffsetStore:
         self._append(rows, stored)
 
     def _append(self, rows: Sequence[Row], done: Done) -> None:
-        """Hand rows to the store; one that has stopped fails them at once."""
+        """Submit rows to the store; one that has stopped fails them at once."""
         try:
             self._store.append_rows_nowait(rows, done)
         except LedgerError as error:

@@ -1,8 +1,8 @@
 """Broker settings: what of this node's configuration can be altered while it runs.
 
-Rule: an altered value holds when its row is durable, at once and after a restart. One for this node
-comes before one for all nodes, and either before what was given at the start (KIP-226). What Kafka
-can alter is taken, also where it has no effect; a name that Kafka does not know is kept as it is.
+Rule: an altered value applies once its row is durable, and after a restart. One for this node
+overrides one for all nodes, and either overrides the value given at the start (KIP-226). What Kafka
+can alter is accepted, also where it has no effect; a name unknown to Kafka is kept as it is.
 Must not know: messages, sources of settings at the start.
 """
 

@@ -23,7 +23,7 @@ METRICS, INTERVAL, MATCH = "metrics", "interval.ms", "match"
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000
 ALL_METRICS: Final = "*"
-"""In place of prefixes: every metric."""
+"""Instead of prefixes: every metric."""
 MATCH_NAMES: Final = (
     "client_instance_id",
     "client_id",

@@ -1,4 +1,4 @@
-"""ConfigResources: the topics, brokers, groups and subscriptions whose settings requests name.
+"""Config resources: the topics, brokers, groups and client metrics that have settings.
 
 Rule: a resource is described whole, and altered as a whole or not at all. What
 `ConfigResources.find` does not know has no configuration here.
@@ -108,7 +108,7 @@ class ConfigResources:
         )
 
     def find_alterable(self, resource: RequestedResource) -> ConfigResource:
-        """Return the resource whose settings a request alters.
+        """Return the resource of a request that alters settings.
 
         Raises:
             ApiError: it has no configuration here that can be altered.
@@ -188,7 +188,7 @@ class TopicConfigResource:
 
 
 class _StoredConfigResource(Generic[S]):
-    """Something whose settings are kept in a table."""
+    """A resource whose settings are stored apart from topics."""
 
     def __init__(self, settings: S, name: str) -> None:
         settings.of(name)

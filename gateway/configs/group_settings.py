@@ -1,6 +1,6 @@
-"""Group settings: what single groups have instead of the settings of all.
+"""Group settings: settings of single groups, which override those of all groups.
 
-Rule: a setting holds when its row is durable, at once and after a restart, whether the group exists
+Rule: a setting applies once its row is durable, and after a restart, whether the group exists
 or not; it must lie within the limits that this node has for it.
 Must not know: messages, groups themselves.
 """

@@ -1,4 +1,4 @@
-"""Outcome: what a coordinator's state wants done, as plain data.
+"""Effects: what a coordinator's state wants done, as plain data.
 
 Rule: a state never acts; each of its entry points fills one `Transition` and returns the effects,
 in the order in which the runtime performs them. One waiter is answered exactly once.
@@ -18,7 +18,7 @@ class TimerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Respond:
-    """Give `result` to the request that waits under `waiter`."""
+    """Answer the request that waits under `waiter` with `result`."""
 
     waiter: int
     result: object
@@ -26,7 +26,7 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Call `timer_fired(key)` after `delay_ms`, in place of an earlier timer of that key."""
+    """Call `timer_fired(key)` after `delay_ms`, which replaces an earlier timer of that key."""
 
     key: TimerKey
     delay_ms: int
@@ -63,7 +63,7 @@ class Transition:
     effects: list[Effect] = field(default_factory=list)
 
     def answer(self, waiter: int, result: object) -> None:
-        """Add an `Respond`."""
+        """Add a `Respond`."""
         self.effects.append(Respond(waiter, result))
 
     def schedule(self, key: TimerKey, delay_ms: int) -> None:

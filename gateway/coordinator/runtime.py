@@ -1,8 +1,8 @@
 """Runtime: performs the effects of coordinator states: timers, rows, waiting requests.
 
 Rule: decides nothing. Effects are performed in order, at once, on the loop; what ends later (a
-write, a timer) comes back to the state as an event and yields more effects. A state that fails on
-an event or a request is given up, and made anew from its row.
+write, a timer) reaches the state as an event and yields more effects. A state that fails on an
+event or a request is dropped, and loaded again from its row.
 Must not know: groups, transactions, messages.
 """
 
@@ -22,18 +22,18 @@ Result = TypeVar("Result")
 
 
 class StateMachine(Protocol):
-    """A pure state behind one face, so that the runtime can serve any kind."""
+    """The interface of a pure state, so that the runtime can serve any kind."""
 
     def timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
-        """Do what was put off until now."""
+        """Handle a timer that fired."""
         ...
 
     def persisted(self, revision: int, *, failed: bool, now_ms: int) -> list[Effect]:
-        """Go on after a write."""
+        """Handle the end of a write: it is durable, or it failed."""
         ...
 
     def abandon(self, waiter: int, now_ms: int) -> list[Effect]:
-        """Note that the waiter is gone."""
+        """Handle a cancelled request: its waiter gets no answer."""
         ...
 
     def rows(self, record: object) -> Sequence[tuple[bytes, bytes | None]]:
@@ -45,7 +45,7 @@ class HostedMachine:
     """One machine with the timers that it has set.
 
     Attributes:
-        has_failed: a fault has closed it; what still comes back to it is passed over.
+        has_failed: a fault has closed it; later events for it are ignored.
     """
 
     __slots__ = ("has_failed", "machine", "name", "timers")
@@ -59,7 +59,7 @@ class HostedMachine:
 
 @dataclass(slots=True)
 class _PendingRequest:
-    """A request that waits; `refusal` is its answer when nobody can give it another one."""
+    """A request that waits; `refusal` is its answer when its machine cannot give one."""
 
     refusal: object
     answer: Deferred[object] = field(default_factory=Deferred)
@@ -77,7 +77,7 @@ class CoordinatorRuntime:
         self._waiting: dict[int, _PendingRequest] = {}
         self.containment = store.containment
         self.on_fault: Callable[[HostedMachine], None] = _no_fault_handler
-        """Called when a fault has closed a machine: it is made anew from what is stored."""
+        """Called when a fault has closed a machine: it is loaded again from its row."""
 
     @property
     def waiting_count(self) -> int:
@@ -95,12 +95,12 @@ class CoordinatorRuntime:
     ) -> Deferred[object]:
         """Let a machine decide on a request; return its answer, which may come later.
 
-        A fault closes the machine, and the answer is the refusal of the waiter. When a caller that
-        awaits it is cancelled the machine learns that nobody waits any more.
+        A fault closes the machine, and the answer is the refusal of the waiter. When the caller
+        that awaits it is cancelled, the machine's `abandon` is called.
 
         Args:
-            hosted: of the machine.
-            waiter: of the request.
+            hosted: the machine.
+            waiter: what `register` returned for the request.
             request: lets the machine decide, at a monotonic time.
         """
         waiting = self._waiting[waiter]
@@ -123,18 +123,18 @@ class CoordinatorRuntime:
         A fault closes the machine, and the answer is `refusal`.
 
         Args:
-            hosted: of the machine.
+            hosted: the machine.
             request: lets the machine decide, at a monotonic time.
             refusal: the answer if nothing was decided.
         """
         if hosted.has_failed:
-            # It could not be made anew before.
+            # Loading it again has failed before.
             self.containment.run(NamedUnit("group", hosted.name), self.on_fault, hosted)
             return refusal
         try:
             answer, effects = request(self._clock.monotonic_ms())
             self.perform(hosted, effects)
-        except Exception as error:  # noqa: BLE001 - what it has changed so far is given up
+        except Exception as error:  # noqa: BLE001 - its partial changes are dropped
             self._failed(hosted, error)
             return refusal
         return answer
@@ -163,7 +163,7 @@ class CoordinatorRuntime:
         hosted.timers.clear()
 
     def refuse_all(self) -> None:
-        """Answer everyone who waits with the refusal that was given for it."""
+        """Answer every waiting request with its refusal."""
         for waiter in tuple(self._waiting):
             self._refuse(waiter)
 
@@ -186,7 +186,7 @@ class CoordinatorRuntime:
             handle.cancel()
 
     def _persist(self, hosted: HostedMachine, revision: int, record: object) -> None:
-        """Hand rows to the store; one that has stopped fails them at once."""
+        """Submit rows to the store; one that has stopped fails them at once."""
         stored = partial(self._write_finished, hosted, revision)
         try:
             self._store.append_rows_nowait(hosted.machine.rows(record), stored)
@@ -206,12 +206,12 @@ class CoordinatorRuntime:
         self._deliver(hosted, persisted)
 
     def _deliver(self, hosted: HostedMachine, event: Callable[[int], list[Effect]]) -> None:
-        """Let a machine hear of what nobody asked for; a fault of it closes this machine."""
+        """Pass an event that is no request to a machine; a fault closes that machine."""
         if hosted.has_failed:
             return
         try:
             self.perform(hosted, event(self._clock.monotonic_ms()))
-        except Exception as error:  # noqa: BLE001 - timers and writes of others go on
+        except Exception as error:  # noqa: BLE001 - other machines go on
             self._failed(hosted, error)
 
     def _failed(self, hosted: HostedMachine, error: Exception) -> None:
@@ -227,4 +227,4 @@ class CoordinatorRuntime:
 
 
 def _no_fault_handler(hosted: HostedMachine) -> None:
-    """Whoever keeps the machines sets `on_fault`."""
+    """Stand in until the owner of the machines sets `on_fault`."""

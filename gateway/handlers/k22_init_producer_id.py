@@ -2,15 +2,15 @@
 
 Behaviour:
 - Without a transactional id: a new producer id with epoch 0, whatever the request says about an
-  older one, as Kafka does. An id is never given out twice, not even after a restart.
-- With one: the producer that holds it from now on; older ones are fenced. A transaction that they
-  left open is aborted first, and the answer meanwhile is CONCURRENT_TRANSACTIONS.
+  older one, as Kafka does. An id is never assigned twice, not even after a restart.
+- With one: its producer from now on; older ones are fenced. A transaction that they left open is
+  aborted first, and the answer meanwhile is CONCURRENT_TRANSACTIONS.
 - An empty transactional id is INVALID_REQUEST, and so is a producer id without an epoch.
 
 Version notes:
-- v3 carries the producer id and epoch that the client had (KIP-360): if nobody came in between, it
-  goes on with the next epoch. v4 knows PRODUCER_FENCED (KIP-588), older ones are told
-  INVALID_PRODUCER_EPOCH.
+- v3 carries the producer id and epoch that the client had (KIP-360): if no other producer took
+  the id meanwhile, it continues with the next epoch. v4 knows PRODUCER_FENCED (KIP-588), older
+  versions get INVALID_PRODUCER_EPOCH.
 - v6 (two-phase commit, KIP-939) is unstable in Kafka 4.3 and not offered.
 """
 
@@ -34,13 +34,13 @@ NOBODY = -1
 
 
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Give out a producer id."""
+    """Assign a producer id, or the next epoch of one."""
     if request.transactional_id is not None:
         return await _initialise(context, request, request.transactional_id)
     try:
         producer_id = await context.services.producer_ids.next_id()
     except LedgerError:
-        # The storage may recover; this is the code on which every client asks again.
+        # The storage may recover; this is the code on which every client retries.
         return InitProducerIdResponse(
             error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1
         )

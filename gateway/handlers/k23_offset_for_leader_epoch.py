@@ -33,7 +33,7 @@ NO_EPOCH = -1
 async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Say of each partition where the epoch asked for ends."""
+    """Return for each partition the end offset of the requested epoch."""
     logs = await open_partitions_by_name(
         context.services.registry,
         [(asked.topic, one.partition) for asked in request.topics for one in asked.partitions],

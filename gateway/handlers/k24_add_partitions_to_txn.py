@@ -7,8 +7,8 @@ Behaviour:
   TRANSACTION_ABORTABLE.
 
 Version notes:
-- v2 knows PRODUCER_FENCED, older ones are told INVALID_PRODUCER_EPOCH (KIP-588).
-- v4 asks about several transactions at once, as brokers do (KIP-890); v5 is what clients of
+- v2 knows PRODUCER_FENCED, older versions get INVALID_PRODUCER_EPOCH (KIP-588).
+- v4 carries several transactions, as brokers send them (KIP-890); v5 is what clients of
   transaction.version 2 may see. Those never send it: Produce 12 adds partitions by itself.
 """
 
@@ -40,7 +40,7 @@ BATCHED_SINCE = 4
 async def handle(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Add partitions, or look whether they were added."""
+    """Add partitions, or verify that they were added."""
     if context.version >= BATCHED_SINCE:
         return AddPartitionsToTxnResponse(
             results_by_transaction=[

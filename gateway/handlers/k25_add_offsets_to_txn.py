@@ -5,7 +5,7 @@ Behaviour:
 - An empty transactional id is INVALID_REQUEST, an empty group INVALID_GROUP_ID.
 
 Version notes:
-- v2 knows PRODUCER_FENCED, older ones are told INVALID_PRODUCER_EPOCH (KIP-588). v4 knows
+- v2 knows PRODUCER_FENCED, older versions get INVALID_PRODUCER_EPOCH (KIP-588). v4 knows
   TRANSACTION_ABORTABLE (KIP-890). Clients of transaction.version 2 never send this.
 """
 

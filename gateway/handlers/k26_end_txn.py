@@ -2,12 +2,13 @@
 
 Behaviour:
 - Answered when the outcome is durable: from then on nothing can change it. Markers follow at once.
-- The same end again is fine while no new transaction has begun; the other one is INVALID_TXN_STATE.
+- The same end repeated succeeds while no new transaction has begun; the other end is
+  INVALID_TXN_STATE.
 
 Version notes:
-- v2 knows PRODUCER_FENCED, older ones are told INVALID_PRODUCER_EPOCH (KIP-588).
-- v5 (transaction.version 2, KIP-890): every end raises the epoch, and the answer brings the
-  producer id and epoch to go on with; an abort of nothing is allowed.
+- v2 knows PRODUCER_FENCED, older versions get INVALID_PRODUCER_EPOCH (KIP-588).
+- v5 (transaction.version 2, KIP-890): every end raises the epoch, and the answer carries
+  the producer id and epoch to continue with; an abort without a transaction is allowed.
 """
 
 from kledger.gateway.api_errors import without_fencing
@@ -25,7 +26,7 @@ RISING_EPOCHS_SINCE = 5
 
 
 async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-    """Commit or abort."""
+    """Commit or abort the transaction."""
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     error, producer = await context.services.transactions.end(

@@ -2,9 +2,9 @@
 
 Behaviour:
 - Brokers send it to each other; here `kafka-transactions --abort` does, to end a transaction that
-  nobody coordinates any more. Each partition is answered for itself.
+  has lost its coordinator. Each partition is answered for itself.
 - A marker of an older epoch than the producer's is INVALID_PRODUCER_EPOCH. Ids, epochs and
-  versions below zero are refused with the code of what they would be: nothing of that is written.
+  versions below zero are refused, each with a code of its own, and not written.
 
 Version notes:
 - v2 says which version of the protocol ended the transaction; a marker is the same in both.
@@ -31,7 +31,7 @@ MIN_VERSION = 1
 MAX_VERSION = 2
 
 UNKNOWN_COORDINATOR = -1
-"""What tools send that found no coordinator."""
+"""Sent by tools that found no coordinator."""
 
 
 async def handle(
@@ -76,7 +76,7 @@ async def _one(markers: TransactionMarkers, asked: WritableTxnMarker) -> Writabl
 
 
 def _mistake(asked: WritableTxnMarker) -> ErrorCode:
-    """Say what no producer, coordinator or version can have."""
+    """Return the error of values that no producer, coordinator or version can have."""
     if asked.producer_id < 0:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if asked.producer_epoch < 0:

@@ -2,8 +2,8 @@
 
 Behaviour:
 - Topics, partitions and the length of metadata are checked one by one; what passes is stored in one
-  atomic write, and seen by nobody before the transaction is committed.
-- The group accepts or refuses it as a whole; a sender that names no member is let in (KIP-447).
+  atomic write, and invisible until the transaction is committed.
+- The group accepts or refuses it as a whole; a sender that names no member is accepted (KIP-447).
 
 Version notes:
 - v2 adds the leader epoch, v3 member, generation and instance (KIP-447).
@@ -96,7 +96,7 @@ async def _store(
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:
-    """Say it as this API does: to a producer that was overtaken, and since KIP-890 of its group."""
+    """Return the code that this API has for a fenced producer or, since v4, a group not added."""
     if error is ErrorCode.INVALID_TXN_STATE and version >= ABORTABLE_SINCE:
         return ErrorCode.TRANSACTION_ABORTABLE
     return without_fencing(error)

@@ -2,9 +2,8 @@
 
 Behaviour:
 - One answer for each transactional id asked for; TRANSACTIONAL_ID_NOT_FOUND where there is none.
-- Partitions are those of the open transaction, or those that have not taken the marker of its end
-  yet. Groups whose offsets belong to it have none here; Kafka shows a partition of its offsets
-  topic for them.
+- Partitions are those of the open transaction, or those without the marker of its end yet. A
+  group with offsets in it has no partition here; Kafka shows one of its offsets topic.
 """
 
 from kledger.gateway.coordinator.transactions.txn_record import TxnRecord
@@ -25,7 +24,7 @@ MAX_VERSION = 0
 def handle(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Say where each transactional id stands."""
+    """Describe each transactional id."""
     return DescribeTransactionsResponse(
         transaction_states=[_state(context, one) for one in request.transactional_ids]
     )

@@ -1,7 +1,7 @@
 """ListTransactions, key 66, versions 0-2.
 
 Behaviour:
-- Every transactional id that is known, or those that pass all filters. States that Kafka does not
+- Every known transactional id that passes all filters. States that Kafka does not
   know are named in the answer and match nothing.
 - A pattern is RE2's, so that none can take more than linear time; what is no regular expression is
   INVALID_REGULAR_EXPRESSION.
@@ -26,11 +26,11 @@ MIN_VERSION = 0
 MAX_VERSION = 2
 
 STATES = {state.value for state in TxnState} | {"Dead", "PrepareEpochFence", "Unknown"}
-"""Kafka's names; nobody is ever in those that are not ours."""
+"""Kafka's names; no transaction is ever in those that `TxnState` lacks."""
 
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """List what passes the filters."""
+    """List the transactions that pass the filters."""
     text, pattern = request.transactional_id_pattern, None
     if text:
         try:

@@ -1,7 +1,7 @@
 """Producer ids: numbers for idempotent producers, each assigned once and never again.
 
 Rule: ids come from a block whose end was durable before the first of them was assigned; a restart
-begins behind the last block, so at most a block is lost and nothing is repeated.
+begins after the last block, so at most a block is lost and no id is repeated.
 Must not know: clients, epochs, transactions.
 """
 

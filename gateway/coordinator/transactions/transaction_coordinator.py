@@ -215,9 +215,9 @@ class TransactionCoordinator:
         """Store offsets that are committed with the transaction; the group must belong to it.
 
         Args:
-            transactional_id: whose transaction.
+            transactional_id: of the transaction.
             producer: its producer.
-            group_id: whose offsets.
+            group_id: of the offsets.
             sender: the member that commits them.
             offsets: by partition.
         """

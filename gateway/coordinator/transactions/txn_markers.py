@@ -1,7 +1,7 @@
 """Txn markers: the end of a transaction, written into the partitions that it touched.
 
-Rule: the markers of all partitions are submitted together and waited for together. What one
-partition refuses is told, and holds up no other.
+Rule: the markers of all partitions are submitted together and awaited together. An error of one
+partition is returned, and delays no other partition.
 Must not know: transactional ids, what is decided.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COORDINATOR_EPOCH: Final = 0
 """There is one coordinator, and it never moves."""
 NEEDS_NO_MARKER: Final = (UnknownTopic, UnknownPartition, InvalidProducerEpoch)
-"""A partition that is gone, or where a newer epoch has written: nothing older is open there."""
+"""The partition was deleted, or a newer epoch has written to it: nothing older is open in it."""
 
 
 class TransactionMarkers:

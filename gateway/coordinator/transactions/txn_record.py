@@ -79,7 +79,7 @@ class TxnRecord:
         previous_producer_id: the one before the epochs ran out; its last request may be repeated.
         next_producer_id: takes over when this transaction is complete, with epoch 0.
         epoch: NO_EPOCH before the first producer was initialised.
-        last_epoch: the one before, whose request may be repeated; NO_EPOCH: none may.
+        last_epoch: the epoch before; a request with it may be a repeated one. NO_EPOCH if none may.
         is_v2: every end of a transaction raises the epoch (KIP-890).
         start_ms: when the open transaction began; NO_TIME if none is.
         updated_ms: wall time of the last change.

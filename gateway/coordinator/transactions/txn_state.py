@@ -1,8 +1,8 @@
 """Txn state: which step of a transaction may follow which, and with which epoch.
 
-Rule: every function looks at a record and a request and returns what becomes of them; a record
-holds from the moment when it is durable. While one is being stored nothing else is decided for that
-transactional id; the shell answers CONCURRENT_TRANSACTIONS then.
+Rule: every function looks at a record and a request and returns the next record, which is
+valid once it is durable. While it is being stored nothing else is decided for that transactional
+id; the shell answers CONCURRENT_TRANSACTIONS then.
 Must not know: rows, partitions' logs, API versions beyond whether epochs rise (KIP-890).
 Source: Kafka's TransactionCoordinator and TransactionMetadata, 4.3; KIP-98, KIP-360, KIP-890.
 """
@@ -97,11 +97,11 @@ def is_exhausted(record: TxnRecord) -> bool:
 def initialise(
     current: TxnRecord | None, request: InitProducerId, *, new_producer_id: int | None, now_ms: int
 ) -> Decision:
-    """Decide about a producer that begins, or comes back.
+    """Decide on InitProducerId of a new or a returning producer.
 
     Args:
-        current: None if nobody has used the transactional id.
-        request: what it asks.
+        current: None if the transactional id was never used.
+        request: the request.
         new_producer_id: None as long as none was needed.
         now_ms: wall time.
     """
@@ -143,7 +143,7 @@ def initialise(
                 last_epoch=NO_EPOCH if is_first else current.epoch,
             )
         )
-    # Three cases: a new producer; the one that has the epoch; the one whose answer was lost.
+    # Three cases: a new producer; the holder of the epoch; a retry after a lost answer.
     if is_first:
         return _store(replace(fresh, epoch=current.epoch + 1, last_epoch=NO_EPOCH))
     if current.epoch in {NO_EPOCH, expected.epoch}:
@@ -232,11 +232,11 @@ def end(
     new_producer_id: int | None,
     now_ms: int,
 ) -> Decision:
-    """Decide about a producer's wish to end its transaction.
+    """Decide on EndTxn.
 
     Args:
-        current: None if nobody has used the transactional id.
-        producer: who asks.
+        current: None if the transactional id was never used.
+        producer: id and epoch of the request.
         is_commit: commit or abort.
         is_v2: the client takes a new epoch with the answer (EndTxn 5).
         new_producer_id: None as long as none was needed.
@@ -262,7 +262,7 @@ def _end_v2(
     new_producer_id: int | None,
     now_ms: int,
 ) -> Decision:
-    """End under rising epochs: an old epoch tells a repeated request from the next one."""
+    """End under rising epochs: a repeated request is recognised by its old epoch."""
     if current is None:
         return Rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     state, epoch = current.state, producer.epoch
@@ -306,7 +306,7 @@ def _end_v2(
 
 
 def _repeated_end(current: TxnRecord, producer: ProducerIdAndEpoch, *, is_commit: bool) -> Decision:
-    """Answer an end when no transaction is open: the same end again is fine, another is not."""
+    """Answer an end when no transaction is open: the same end succeeds, the other is rejected."""
     match current.state, is_commit:
         case (TxnState.COMPLETE_COMMIT, True) | (TxnState.COMPLETE_ABORT, False):
             return Unchanged(producer)
@@ -324,8 +324,8 @@ def _prepared(current: TxnRecord, *, is_commit: bool, now_ms: int) -> TxnRecord:
 def abort_of(current: TxnRecord, now_ms: int) -> TxnRecord:
     """Return the abort of an open transaction whose producer must not write any more.
 
-    It may come back, by InitProducerId (KIP-588) or by the abort that it has not heard of, and then
-    goes on with the new epoch; unless that is the last one, which no client gets.
+    The producer may return, by InitProducerId (KIP-588) or by its own abort with the old epoch, and
+    continues with the new one, unless that is the last epoch, which no client gets.
     """
     assert current.state is TxnState.ONGOING, f"nothing to abort in {current.state}"
     assert current.epoch < EPOCH_MAX, "the epoch that was kept for fencing is used up"
