@@ -18,7 +18,7 @@ from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionFenced, SubscriptionsError
 from kledger.subscriptions.model import Delivery, StartPosition, SubscriptionType
 from kledger.subscriptions.subscription import Subscription
-from tests.ledger.cursors.test_cursor_races import interleavings
+from tests.interleavings import Order, Script, interleavings
 from tests.subscriptions.partition_fixture import Client, PartitionFixture, values_of
 from tests.subscriptions.steps import Gate, Restless, Steps, turns
 
@@ -33,10 +33,6 @@ BATCHES = [
     for e in ENTRIES
 ]
 ROUNDS_MAX = 12
-
-Step: TypeAlias = Callable[[], Awaitable[None]]
-Script: TypeAlias = list[Step]
-Order: TypeAlias = tuple[int, ...]
 
 
 def values_from(entry: int) -> list[str]:

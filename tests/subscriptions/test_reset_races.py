@@ -25,23 +25,20 @@ from kledger.subscriptions.dispatch.shared_state import SharedState
 from kledger.subscriptions.model import ALL, SubscriptionType
 from kledger.subscriptions.subscription import Subscription
 from tests.contained import Contained
-from tests.ledger.cursors.test_cursor_races import interleavings
+from tests.interleavings import Order, Script, Step, interleavings
 from tests.subscriptions.race_scene import (
     BACK,
     FORWARD,
     SETTINGS,
     MakeScripts,
     Member,
-    Order,
     Race,
     Reading,
     Replaying,
     Resetting,
     Scene,
-    Script,
     Setting,
     Stage,
-    Step,
 )
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType

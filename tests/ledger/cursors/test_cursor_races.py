@@ -10,7 +10,7 @@ Each race is also played with the controller switched off, and must break the ru
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import pytest
@@ -28,24 +28,10 @@ from kledger.ledger import (
     StoreConfig,
 )
 from kledger.ledger.testing import FaultyEngine, Hold
+from tests.interleavings import Order, Script, interleavings
 from tests.ledger.words import add_all, numbers
 
 PAIRS = ManagedLedgerConfig(max_entries_per_ledger=2)
-
-Step: TypeAlias = Callable[[], Awaitable[None]]
-Script: TypeAlias = list[Step]
-Order: TypeAlias = tuple[int, ...]
-
-
-def interleavings(lengths: tuple[int, ...]) -> Iterator[Order]:
-    """Yield every order of the steps of scripts of these lengths, as numbers of scripts."""
-    if not any(lengths):
-        yield ()
-    for script, left in enumerate(lengths):
-        if left:
-            rest = (*lengths[:script], left - 1, *lengths[script + 1 :])
-            for order in interleavings(rest):
-                yield (script, *order)
 
 
 class Scene:

@@ -10,8 +10,8 @@ with the guard of the rule switched off, and must break the rule then.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 import pytest
 
@@ -35,6 +35,7 @@ from kledger.native.forwarder.forwarder_state import (
     ForwardLimits,
     Phase,
 )
+from tests.interleavings import Order, Script, interleavings
 from tests.native.forwarder.builders import (
     HeldSource,
     ListTarget,
@@ -49,24 +50,9 @@ LIMITS = ForwardLimits(read_entries_max=3)
 LAST = 5
 ROUNDS_MAX = 12
 
-Step: TypeAlias = Callable[[], Awaitable[None]]
-Script: TypeAlias = list[Step]
-Order: TypeAlias = tuple[int, ...]
-
 
 def numbers(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last + 1)]
-
-
-def interleavings(lengths: tuple[int, ...]) -> Iterator[Order]:
-    """Yield every order of the steps of scripts of these lengths, as numbers of scripts."""
-    if not any(lengths):
-        yield ()
-    for script, left in enumerate(lengths):
-        if left:
-            rest = (*lengths[:script], left - 1, *lengths[script + 1 :])
-            for order in interleavings(rest):
-                yield (script, *order)
 
 
 class Scene:
