@@ -21,6 +21,7 @@ Cursor, version 2
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kledger.ledger.metadata.records import POSITION
 from kledger.ledger.position import Position
 from kledger.ledger.row_format import (
     BYTES32,
@@ -55,17 +56,16 @@ class CursorRecord:
     generation: int = 0
 
 
-_POSITION = RowLayout(Position, ledger_id=I64, entry_id=I64)
 _CURSORS = RowFormat[CursorRecord](
     "cursor",
     {
         _VERSION: RowLayout(
             CursorRecord,
             generation=U64,
-            mark_delete_position=_POSITION,
+            mark_delete_position=POSITION,
             properties=mapping(TEXT32, I64),
             deleted=array(RowLayout(None, ledger_id=U64, bitmap=BYTES32)),
-            batches=array(RowLayout(None, position=_POSITION, bitmap=BYTES32)),
+            batches=array(RowLayout(None, position=POSITION, bitmap=BYTES32)),
         ).with_counts_first()
     },
     has_checksum=True,

@@ -79,7 +79,8 @@ def _end(stored: Position) -> Position | None:
     return None if stored == _NOT_TERMINATED else stored
 
 
-_POSITION = RowLayout(Position, ledger_id=I64, entry_id=I64)
+POSITION = RowLayout(Position, ledger_id=I64, entry_id=I64)
+"""A position, in rows of managed ledgers and cursors."""
 _MANAGED_LEDGERS = RowFormat[ManagedLedgerRecord](
     "managed ledger",
     {
@@ -87,7 +88,7 @@ _MANAGED_LEDGERS = RowFormat[ManagedLedgerRecord](
             ManagedLedgerRecord,
             managed_ledger_id=U64,
             version=U64,
-            terminated_at=converted(_POSITION, _stored_end, _end),
+            terminated_at=converted(POSITION, _stored_end, _end),
             properties=mapping(TEXT32, TEXT32),
         )
     },

@@ -76,6 +76,7 @@ def _stored_group(saved_ms: int, **fields: Any) -> tuple[ClassicGroupRecord, int
 
 GROUP_KEYS: Final = RowKey("group", GROUP_KEY_PREFIX, group_id=TEXT_REST)
 PROTOCOLS: Final = array(RowLayout(None, name=TEXT32, metadata=BYTES32))
+"""The protocols of a member, in rows of either kind of group."""
 _MEMBER = RowLayout(
     ClassicMemberRecord,
     member_id=TEXT32,

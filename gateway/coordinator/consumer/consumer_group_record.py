@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+from kledger.gateway.coordinator.classic.classic_group_record import PROTOCOLS
 from kledger.gateway.coordinator.consumer.consumer_member_state import (
     ClassicMemberMetadata,
     ConsumerMember,
@@ -31,7 +32,6 @@ from kledger.gateway.coordinator.consumer_messages import (
     TopicMetadata,
 )
 from kledger.ledger.row_format import (
-    BYTES32,
     I32,
     I64,
     NULLABLE_TEXT32,
@@ -89,7 +89,7 @@ _TOPICS = array(
 _CLASSIC = RowLayout(
     ClassicMemberMetadata,
     session_timeout_ms=I32,
-    protocols=array(RowLayout(None, name=TEXT32, metadata=BYTES32)),
+    protocols=PROTOCOLS,
 )
 _MEMBER = RowLayout(
     ConsumerMember,
