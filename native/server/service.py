@@ -51,14 +51,13 @@ from kledger.runtime.clock import Clock
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.subscriptions.model import Deliver
-from kledger.subscriptions.subscription import Subscription
+from kledger.subscriptions.subscription import PEEK_ENTRIES_MAX, Subscription
 from kledger.topics import Topic, TopicRegistry
 from kledger.topics.errors import TopicAlreadyExists
 
 ForgetTopic = Callable[[UUID], Awaitable[None]]
 
 PARTITIONS_MAX = 100_000
-PEEK_ENTRIES_MAX = 1_000
 NAME_SIZE_MAX = 255
 COUNT_MAX = (1 << 31) - 1
 DELAY_MS_MAX = 24 * 3_600_000

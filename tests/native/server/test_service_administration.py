@@ -23,8 +23,8 @@ from kledger.native.errors import (
     TopicNotFound,
     TopicTerminated,
 )
-from kledger.native.server.service import PEEK_ENTRIES_MAX
 from kledger.subscriptions.model import SubscriptionType
+from kledger.subscriptions.subscription import PEEK_ENTRIES_MAX
 from kledger.topics.errors import PartitionTerminated
 from tests.batches.words import NOW_MS, batch
 from tests.native.serving import Link, Serving, ack, serving, turns
