@@ -10,22 +10,19 @@ Must not know: what records mean, how changes are decided.
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger import LedgerError, LedgerStore, Row, RowsDone, ignore_outcome
 from kledger.runtime.deferred import Deferred
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 
-Row: TypeAlias = tuple[bytes, bytes | None]
-Done: TypeAlias = Callable[[LedgerError | None], None]
-
 
 class Append(Protocol):
     """Writes rows in one atomic group and calls `done`; may raise LedgerError instead."""
 
-    def __call__(self, rows: Sequence[Row], done: Done, /) -> None:
+    def __call__(self, rows: Sequence[Row], done: RowsDone, /) -> None:
         """Begin to write."""
         ...
 
@@ -154,7 +151,7 @@ class RecordTable(Generic[K, R]):
         """
         changed = list(changes)
         if changed:
-            self._store.append_rows_lazily([self.row(*each) for each in changed], _ignore)
+            self._store.append_rows_lazily([self.row(*each) for each in changed], ignore_outcome)
         for key, record in changed:
             self.replay(key, record)
 
@@ -180,7 +177,3 @@ class RecordTable(Generic[K, R]):
             del self._heads[key]
         else:
             self._heads[key] = head
-
-
-def _ignore(_error: LedgerError | None) -> None:
-    """What was not stored is worked out again after a restart."""

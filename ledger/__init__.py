@@ -6,7 +6,7 @@ Rule: other packages import from here, from `kledger.ledger.row_format` and from
 Must not know: Kafka.
 """
 
-from kledger.ledger.commits.committer import AppendDone, RowsDone
+from kledger.ledger.commits.committer import AppendDone, RowsDone, ignore_outcome
 from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
 from kledger.ledger.cursors.cursor import Cursor, CursorStats
 from kledger.ledger.cursors.cursor_revision_state import CursorStateRevisionController
@@ -89,4 +89,5 @@ __all__ = [
     "Terminated",
     "TooManyRequests",
     "UnreadableRow",
+    "ignore_outcome",
 ]

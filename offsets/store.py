@@ -8,10 +8,10 @@ Must not know: members and their rights to commit, whether a topic exists.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger import LedgerError, LedgerStore, Row, RowsDone
 from kledger.offsets.offsets_state import CommittedOffset, OffsetsState, TopicPartition
 from kledger.offsets.records import (
     KEY_PREFIX,
@@ -24,8 +24,6 @@ from kledger.offsets.records import (
     encode_value,
 )
 
-Done: TypeAlias = Callable[[LedgerError | None], None]
-Row: TypeAlias = tuple[bytes, bytes | None]
 _COMMITTED: Final = -1
 """Stands for a producer id: the offset belongs to no transaction."""
 
@@ -103,7 +101,7 @@ class OffsetStore:
         return last
 
     def commit_nowait(
-        self, group: str, offsets: Sequence[tuple[TopicPartition, CommittedOffset]], done: Done
+        self, group: str, offsets: Sequence[tuple[TopicPartition, CommittedOffset]], done: RowsDone
     ) -> None:
         """Store offsets of one group in one atomic write; `done` is called on the loop."""
         stored = dict(offsets)
@@ -129,7 +127,7 @@ class OffsetStore:
         self,
         group: str,
         topic_partitions: Iterable[TopicPartition],
-        done: Done,
+        done: RowsDone,
         *,
         more_rows: Sequence[Row] = (),
     ) -> None:
@@ -161,7 +159,7 @@ class OffsetStore:
         producer_id: int,
         group: str,
         offsets: Mapping[TopicPartition, CommittedOffset],
-        done: Done,
+        done: RowsDone,
     ) -> None:
         """Store offsets that an open transaction would commit; invisible until it does."""
         stored = {
@@ -181,7 +179,7 @@ class OffsetStore:
         self._submit({group: _PendingWrite(stored, producer_id=producer_id)}, rows, apply, done)
 
     def end_nowait(
-        self, producer_id: int, done: Done, *, is_commit: bool, more_rows: Sequence[Row] = ()
+        self, producer_id: int, done: RowsDone, *, is_commit: bool, more_rows: Sequence[Row] = ()
     ) -> None:
         """End a producer's pending offsets, atomically with `more_rows`, the outcome."""
         rows: list[Row] = []
@@ -263,7 +261,7 @@ class OffsetStore:
         writes: Mapping[str, _PendingWrite],
         rows: Sequence[Row],
         apply: Callable[[], None],
-        done: Done,
+        done: RowsDone,
     ) -> None:
         """Submit rows to the store; once durable they are applied for every group."""
 
@@ -281,7 +279,7 @@ class OffsetStore:
             self._in_flight.setdefault(group, deque()).append(write)
         self._append(rows, stored)
 
-    def _append(self, rows: Sequence[Row], done: Done) -> None:
+    def _append(self, rows: Sequence[Row], done: RowsDone) -> None:
         """Submit rows to the store; one that has stopped fails them at once."""
         try:
             self._store.append_rows_nowait(rows, done)

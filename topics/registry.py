@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger import LedgerError, LedgerStore, Row
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.listeners import Listeners
@@ -201,7 +201,7 @@ class TopicRegistry:
             return existing
 
     async def _delete(self, topics: Sequence[Topic]) -> None:
-        rows: list[tuple[bytes, bytes | None]] = []
+        rows: list[Row] = []
         for topic in topics:
             rows.append((topic_key(topic.name), None))
             rows.append((deletion_key(topic.id), records.encode_topic(topic.record)))
@@ -389,7 +389,7 @@ class TopicRegistry:
         topic.apply(record)
         self.epoch += 1
 
-    async def _put(self, rows: list[tuple[bytes, bytes | None]]) -> None:
+    async def _put(self, rows: list[Row]) -> None:
         try:
             await self._store.put_rows(rows)
         except LedgerError as error:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
 from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
-from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger import LedgerError, LedgerStore, Row
 from kledger.runtime.clock import Clock
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.deferred import Deferred
@@ -36,7 +36,7 @@ class StateMachine(Protocol):
         """Handle a cancelled request: its waiter gets no answer."""
         ...
 
-    def rows(self, record: object) -> Sequence[tuple[bytes, bytes | None]]:
+    def rows(self, record: object) -> Sequence[Row]:
         """Return the rows that make `record` durable."""
         ...
 

@@ -655,7 +655,7 @@ async def submitted(submit: Callable[[RowsDone], None]) -> None:
 
 
 def ignore_outcome(error: LedgerError | None) -> None:
-    """Ignore the outcome: the `done` of rows that are written again later if they were lost."""
+    """Ignore the outcome: the `done` of rows that are written, or worked out, again if lost."""
 
 
 def _submitters(operations: Sequence[Operation]) -> list[Submitter]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from kledger.gateway.record_table import Append, Done, RecordRows, RecordTable, Row
-from kledger.ledger import LedgerError, LedgerStore, UnreadableRow
+from kledger.gateway.record_table import Append, RecordRows, RecordTable
+from kledger.ledger import LedgerError, LedgerStore, Row, RowsDone, UnreadableRow
 from kledger.ledger.row_format import TEXT_REST, RowFormat, RowKey
 from kledger.ledger.testing import FaultyEngine
 
@@ -109,7 +109,7 @@ async def test_a_fault_before_the_write_leaves_no_head() -> None:
     async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
         words = Words(store)
 
-        def fails(_rows: Sequence[Row], _done: Done, /) -> None:
+        def fails(_rows: Sequence[Row], _done: RowsDone, /) -> None:
             raise RuntimeError("injected")
 
         append: Append = fails

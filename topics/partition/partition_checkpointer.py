@@ -18,6 +18,7 @@ from kledger.ledger import (
     Position,
     Row,
     RowsDone,
+    ignore_outcome,
 )
 from kledger.runtime.blocking import PoolClosed
 from kledger.runtime.tasks import Supervisor
@@ -201,7 +202,7 @@ class PartitionCheckpointer:
         try:
             row = await self._encoded_in_pool(checkpoint)
             if number == self._checkpoint_number:
-                self._store.append_rows_lazily([row], _ignore)
+                self._store.append_rows_lazily([row], ignore_outcome)
         except LedgerError:
             pass  # the next checkpoint replaces it
         finally:
@@ -217,7 +218,7 @@ class PartitionCheckpointer:
                 self._supervisor.spawn(work, f"checkpoint of {self._ledger.name}")
         if rows or self._unwritten or with_checkpoint:
             append = self._store.append_rows_lazily
-            self._write(rows, append, _ignore, with_checkpoint=with_checkpoint)
+            self._write(rows, append, ignore_outcome, with_checkpoint=with_checkpoint)
 
     def _write(
         self,
@@ -265,7 +266,3 @@ class PartitionCheckpointer:
             )
         key = self._keys.interval(row.ledger_id, row.content.first_entry)
         return key, records.encode_interval(row.content)
-
-
-def _ignore(_error: LedgerError | None) -> None:
-    """Ignore a failure: the rows are written with the next ones."""

@@ -7,7 +7,7 @@ Must not know: topics beyond their names and ids, API versions.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from kledger.gateway.coordinator.groups.group_expiry_plan import expiry_rule, to
 from kledger.gateway.coordinator.groups.group_table import GroupTable, HostedGroup
 from kledger.gateway.coordinator.runtime import CoordinatorRuntime
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.ledger import LedgerError, StorageFailed
+from kledger.ledger import LedgerError, Row, RowsDone, StorageFailed, ignore_outcome
 from kledger.offsets import CommittedOffset, OffsetsState, OffsetStore, TopicPartition
 from kledger.runtime.clock import Clock
 from kledger.runtime.containment import NamedUnit
@@ -115,10 +115,10 @@ class GroupOffsets:
     def end_nowait(
         self,
         producer_id: int,
-        done: Callable[[LedgerError | None], None],
+        done: RowsDone,
         *,
         is_commit: bool,
-        outcome: tuple[bytes, bytes | None],
+        outcome: Row,
     ) -> None:
         """End a transaction's offsets in one write with the row of its outcome."""
         groups = list(self._store.state.pending(producer_id))
@@ -245,7 +245,7 @@ class GroupOffsets:
         self,
         hosted: HostedGroup,
         topic_partitions: Iterable[TopicPartition],
-        done: Callable[[LedgerError | None], None],
+        done: RowsDone,
     ) -> None:
         """Remove the group now and delete its rows; restore it if that fails.
 
@@ -302,9 +302,9 @@ class GroupOffsets:
         expired = state.expired(group_id, rule)[:batch_max]
         is_kept = state.is_unstable(group_id) or len(expired) < len(state.all_committed(group_id))
         if hosted.group.is_unused and not is_kept:
-            self._delete_group(hosted, expired, _ignore)
+            self._delete_group(hosted, expired, ignore_outcome)
         elif expired:
-            self._store.delete_nowait(group_id, expired, _ignore)
+            self._store.delete_nowait(group_id, expired, ignore_outcome)
 
     def _begin_sweep(self) -> None:
         self._sweep([hosted.group.group_id for hosted in self._table])
@@ -335,7 +335,3 @@ class _OffsetsWrite:
     async def wait(self) -> ErrorCode:
         """Return the error that the client gets."""
         return await self._future
-
-
-def _ignore(_error: LedgerError | None) -> None:
-    """Ignore a failed expiry; the next sweep repeats it."""

@@ -15,7 +15,7 @@ from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGr
 from kledger.gateway.coordinator.effects import Effect, TimerKey
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.runtime import CoordinatorRuntime, HostedMachine
-from kledger.ledger import LedgerStore
+from kledger.ledger import LedgerStore, Row
 from kledger.offsets import OffsetStore
 from kledger.runtime.clock import Clock
 
@@ -48,7 +48,7 @@ class GroupStateMachine:
         """Forget a waiter whose connection was lost."""
         return self.group.abandon(waiter, now_ms)
 
-    def rows(self, record: object) -> Sequence[tuple[bytes, bytes | None]]:
+    def rows(self, record: object) -> Sequence[Row]:
         """Return the group's row, stamped with the wall time."""
         saved_ms = self._clock.now_ms()
         if isinstance(record, consumer_group_record.ConsumerGroupRecord):

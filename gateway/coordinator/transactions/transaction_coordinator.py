@@ -35,9 +35,9 @@ from kledger.gateway.coordinator.transactions.txn_state import (
     StoreRecord,
     Unchanged,
 )
-from kledger.gateway.record_table import Done, RecordRows, RecordTable, Row
+from kledger.gateway.record_table import RecordRows, RecordTable
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.ledger import LedgerError
+from kledger.ledger import LedgerError, Row, RowsDone
 from kledger.offsets import CommittedOffset, TopicPartition
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.keyed_locks import KeyedLocks
@@ -315,7 +315,7 @@ class TransactionCoordinator:
         if error := await self._records.submit(record.transactional_id, record, append):
             raise error
 
-    def _append_outcome(self, record: TxnRecord, rows: Sequence[Row], done: Done) -> None:
+    def _append_outcome(self, record: TxnRecord, rows: Sequence[Row], done: RowsDone) -> None:
         (outcome,) = rows
         is_commit = record.state is TxnState.PREPARE_COMMIT
         offsets = self._parts.offsets

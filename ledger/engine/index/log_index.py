@@ -22,7 +22,7 @@ from typing import Protocol, TypeAlias
 
 from rocksdict import WriteBatch
 
-from kledger.ledger.engine.base import Move
+from kledger.ledger.engine.base import Move, Row
 from kledger.ledger.engine.index.index_keys import (
     ENTRY_PREFIX,
     ROW_PREFIX,
@@ -410,7 +410,7 @@ class IndexBatch:
         self.touched: dict[int, set[int]] = {}
         self.moved: dict[EntryIds, tuple[int, int]] = {}
         self.stale: dict[int, set[EntryIds]] = {}
-        self._space_rows: list[tuple[bytes, bytes | None]] | None = None
+        self._space_rows: list[Row] | None = None
         self._rows: dict[bytes, bytes | None] = {}
         self._row_groups = 0  # how many groups `_rows` covers
 
@@ -452,8 +452,8 @@ class IndexBatch:
         batch.put(WATERMARK_KEY, encode_watermark(Watermark(*self.end)))
         return batch
 
-    def _current_space_rows(self, space: LogSpace) -> list[tuple[bytes, bytes | None]]:
-        rows: list[tuple[bytes, bytes | None]] = []
+    def _current_space_rows(self, space: LogSpace) -> list[Row]:
+        rows: list[Row] = []
         for file, ledger_ids in self.touched.items():
             ledgers = space.ledgers_in(file)
             for ledger_id in ledger_ids:
