@@ -20,7 +20,7 @@ from uuid import UUID
 from kledger.batches.buffers import Buffer
 from kledger.batches.builder import build_control_batch
 from kledger.batches.errors import BatchError
-from kledger.batches.header import LENGTH_FIELD_END, BatchHeader, patch_base_offset, read_header
+from kledger.batches.header import LENGTH_FIELD_END, patch_base_offset, read_header
 from kledger.ledger import Entry, LedgerError, LedgerState, ManagedLedger, Position
 from kledger.runtime.clock import Clock
 from kledger.runtime.compute_pool import ComputePool
@@ -445,25 +445,14 @@ class PartitionLog:
         first_batch_always: bool,
     ) -> ReadResult:
         """Keep the batches from the offset up to the limit, within the bytes."""
-        chunks: list[Buffer] = []
-        size = 0
-        last: tuple[BatchHeader, Position] | None = None
-        for position, buffer in entries:
-            header = read_header(buffer)
-            if header.last_offset < offset:
-                continue
-            if header.base_offset >= limit:
-                break
-            if size + len(buffer) > max_bytes and (chunks or not first_batch_always):
-                break
-            chunks.append(buffer)
-            size += len(buffer)
-            last = header, position
-        if last is None and first_batch_always:
+        kept = _within(entries, offset, max_bytes, limit, first_batch_always)
+        if kept:
+            position, buffer = kept[-1]
+            self._hints.put(read_header(buffer).last_offset + 1, position.successor)
+        elif first_batch_always:
             return failed_read(TopicStorageFailed(f"no entry holds offset {offset}"))
-        if last is not None:
-            self._hints.put(last[0].last_offset + 1, last[1].successor)
-        return self._found(chunks, size)
+        chunks = [buffer for _, buffer in kept]
+        return self._found(chunks, sum(map(len, chunks)))
 
     def _found(self, chunks: list[Buffer], size: int) -> ReadResult:
         state = self._state
@@ -655,6 +644,32 @@ class PartitionLog:
     def _check_open(self) -> None:
         if self._closed_why:
             raise UnknownPartition(self._closed_why)
+
+
+def _within(
+    entries: list[Entry], offset: int, max_bytes: int, limit: int, first_batch_always: bool
+) -> list[Entry]:
+    """Return the entries of an offset and behind it, below the limit and within the bytes."""
+    if (
+        entries
+        and sum(len(buffer) for _, buffer in entries) <= max_bytes
+        and read_header(entries[0][1]).last_offset >= offset
+        and read_header(entries[-1][1]).base_offset < limit
+    ):
+        return entries  # the usual case, without the headers in between
+    kept: list[Entry] = []
+    size = 0
+    for entry in entries:
+        header = read_header(entry[1])
+        if header.last_offset < offset:
+            continue
+        if header.base_offset >= limit:
+            break
+        if size + len(entry[1]) > max_bytes and (kept or not first_batch_always):
+            break
+        kept.append(entry)
+        size += len(entry[1])
+    return kept
 
 
 class PendingAppends:
