@@ -8,16 +8,14 @@ one interval of entries and opens one batch.
 Must not know: appends, requests.
 """
 
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from operator import attrgetter
 from typing import NamedTuple
 
-from kledger.batches.errors import CorruptBatch
 from kledger.batches.header import BatchHeader, read_header
 from kledger.batches.pacing import Pause, no_pause
-from kledger.batches.reader import iterate_times
+from kledger.batches.reader import RecordTime
+from kledger.batches.time_search import first_since, newest_since
 from kledger.ledger import LATEST, AlreadyClosed, Entry, LedgerStore, ManagedLedger, Position
 from kledger.runtime.blocking import PoolClosed
 from kledger.topics.partition.index_rows import IndexRows
@@ -120,7 +118,7 @@ class OffsetLookup:
                 if header.base_offset >= end_offset:
                     return None
                 if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                    look = partial(_first_since, entry, start_offset, timestamp)
+                    look = partial(first_since, entry.buffer, start_offset, timestamp)
                     found = await self._look_into(entry, header, look)
                     if found is not None:
                         return found
@@ -139,7 +137,7 @@ class OffsetLookup:
                 if header.base_offset >= end_offset or header.last_offset < start_offset:
                     continue
                 if best is None or header.max_timestamp >= best.timestamp:
-                    look = partial(_newest_since, entry, start_offset)
+                    look = partial(newest_since, entry.buffer, start_offset)
                     best = _newer(best, await self._look_into(entry, header, look))
         return best
 
@@ -147,16 +145,18 @@ class OffsetLookup:
         self,
         entry: Entry,
         header: BatchHeader,
-        look: Callable[[Pause], TimestampedOffset | None],
+        look: Callable[[Pause], RecordTime | None],
     ) -> TimestampedOffset | None:
         """Walk the records of one batch, in a thread unless it is cheap."""
         compute_pool = self._store.compute_pool
         if not header.codec and compute_pool.fits_in_tick(len(entry.buffer)):
-            return look(no_pause)
-        try:
-            return await compute_pool.run(look, compute_pool.yield_gil)
-        except PoolClosed:
-            raise AlreadyClosed("the store was closed during a look-up") from None
+            found = look(no_pause)
+        else:
+            try:
+                found = await compute_pool.run(look, compute_pool.yield_gil)
+            except PoolClosed:
+                raise AlreadyClosed("the store was closed during a look-up") from None
+        return None if found is None else TimestampedOffset(found.timestamp, found.offset)
 
     def _entries_in(self, ledger_id: int) -> int:
         first, last = Position(ledger_id, 0), Position(ledger_id, LATEST.entry_id)
@@ -197,29 +197,6 @@ class OffsetLookup:
             for entry in entries:
                 yield entry, read_header(entry.buffer)
             position = entries[-1].position.successor
-
-
-def _times(
-    entry: Entry, start_offset: int, pause: Pause
-) -> Generator[TimestampedOffset, None, None]:
-    """The records of a batch from an offset on; one that cannot be read ends the batch."""
-    try:
-        for each in iterate_times(entry.buffer, pause=pause):
-            if each.offset >= start_offset:
-                yield TimestampedOffset(each.timestamp, each.offset)
-    except CorruptBatch:
-        return
-
-
-def _first_since(
-    entry: Entry, start_offset: int, timestamp: int, pause: Pause
-) -> TimestampedOffset | None:
-    with closing(_times(entry, start_offset, pause)) as times:
-        return next((each for each in times if each.timestamp >= timestamp), None)
-
-
-def _newest_since(entry: Entry, start_offset: int, pause: Pause) -> TimestampedOffset | None:
-    return max(_times(entry, start_offset, pause), key=attrgetter("timestamp"), default=None)
 
 
 def _newer(

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from kledger.batches import time_search
 from kledger.batches.buffers import Buffer
 from kledger.batches.builder import NewRecord, build_batch
 from kledger.batches.header import read_header, refresh_checksum, set_max_timestamp
@@ -17,7 +18,7 @@ from kledger.ledger import StoreConfig
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import TopicStorageFailed
 from kledger.topics.keys import PartitionKeys
-from kledger.topics.partition import offset_index, offset_lookup, partition_checkpointer
+from kledger.topics.partition import offset_index, partition_checkpointer
 from kledger.topics.partition.index_rows import WALK_ROWS
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
@@ -68,7 +69,7 @@ async def test_large_and_compressed_batches_are_looked_into_in_a_thread(
         threads.append(threading.current_thread() is not threading.main_thread())
         return iterate_times(batch, pause=pause)
 
-    monkeypatch.setattr(offset_lookup, "iterate_times", watched)
+    monkeypatch.setattr(time_search, "iterate_times", watched)
     async with house() as here:
         log = await here.log()
         await append(log, timed(*range(count), codec=codec))
@@ -240,7 +241,7 @@ async def test_the_cost_of_a_look_up_does_not_grow_with_the_log(
         opened.append(1)
         return iterate_times(batch, pause=pause)
 
-    monkeypatch.setattr(offset_lookup, "iterate_times", watched)
+    monkeypatch.setattr(time_search, "iterate_times", watched)
     monkeypatch.setattr(offset_index, "INTERVAL_BYTES_MIN", 20 * BATCH_BYTES)
     config = StoreConfig(durability="os", cache_bytes=0)
     engine = CountingEngine()
