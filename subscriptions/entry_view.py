@@ -1,15 +1,17 @@
 """Entry view: what a dispatcher reads of a stored batch: record count, key hashes, delivery time.
 
 Rule: nothing is decoded that the type of the subscription does not need. A damaged batch is
-delivered like any other: the client finds the damage.
+delivered like any other: the client finds the damage. What scans keys may run in another process,
+so loading this module is cheap.
 Must not know: consumers, cursors.
 """
 
 from array import array
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
+from kledger.batches.buffers import Buffer
 from kledger.batches.errors import BatchError
 from kledger.batches.header import (
     BATCH_OVERHEAD,
@@ -21,8 +23,12 @@ from kledger.batches.header import (
 from kledger.batches.pacing import Pause, no_pause
 from kledger.batches.reader import iterate_fields, opened_body
 from kledger.batches.record import headers_start, read_header_values
-from kledger.ledger import Buffer, Position
-from kledger.subscriptions.model import KEY_HASH_COUNT
+
+if TYPE_CHECKING:
+    from kledger.ledger import Position
+
+KEY_HASH_COUNT = 65_536
+"""Keys have hashes 1 to 65,535; no key has hash 0. Source: Pulsar's sticky key ranges."""
 
 DELIVER_AT = "kledger.deliver-at"
 """The header with the time, in ms as decimal digits, before which a record is not delivered. Only
@@ -77,15 +83,22 @@ def key_scan_cost(data: Buffer) -> int:
     return COST_UNKNOWN if is_compressed else len(data)
 
 
-def records_by_key_hash(
-    position: Position, data: Buffer, pause: Pause = no_pause
-) -> RecordsByKeyHash:
+def keyless_hash_of(position: "Position") -> int:
+    """Return the hash of the records without a key in an entry, which spreads entries."""
+    return key_hash_of(b"%d:%d" % position)
+
+
+def all_records_of(data: Buffer, key_hash: int) -> RecordsByKeyHash:
+    """Return all records of an entry under one key hash."""
+    return ((key_hash, (1 << record_count(data)) - 1),)
+
+
+def records_by_key_hash(data: Buffer, keyless: int, pause: Pause = no_pause) -> RecordsByKeyHash:
     """Return the key hashes of the records of an entry.
 
-    Records without a key get the hash of their position, which spreads entries. So do all records
-    of an entry that cannot be decoded, or that has too many records of too many keys.
+    Records without a key get the hash `keyless`. So do all records of an entry that cannot be
+    decoded, or that has too many records of too many keys.
     """
-    keyless = key_hash_of(b"%d:%d" % position)
     if len(data) < BATCH_OVERHEAD:
         return ((keyless, 1),)
     found: dict[int, array[int]] = {}
@@ -99,10 +112,10 @@ def records_by_key_hash(
                 if indexes is None:
                     indexes = found[key_hash] = array("I")
                     if len(found) * header.record_count > MASK_BITS_MAX:
-                        return ((keyless, (1 << record_count(data)) - 1),)
+                        return all_records_of(data, keyless)
                 indexes.append(index)
     except BatchError:
-        return ((keyless, (1 << record_count(data)) - 1),)
+        return all_records_of(data, keyless)
     return tuple((key_hash, mask_of(indexes)) for key_hash, indexes in found.items())
 
 

@@ -16,9 +16,6 @@ from kledger.ledger import Buffer, Position
 ALL = -1
 """The mask of every record of an entry, however many there are."""
 
-KEY_HASH_COUNT = 65_536
-"""Keys have hashes 1 to 65,535; no key has hash 0. Source: Pulsar's sticky key ranges."""
-
 
 class SubscriptionType(StrEnum):
     """How records are dispatched to consumers."""

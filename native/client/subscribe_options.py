@@ -12,7 +12,8 @@ from operator import index
 from kledger.native.broker import EARLIEST, LATEST, NUMBER_MAX, SeekTarget
 from kledger.native.errors import InvalidArgument
 from kledger.native.message_id import MessageId
-from kledger.subscriptions.model import KEY_HASH_COUNT, SubscriptionType
+from kledger.subscriptions.entry_view import KEY_HASH_COUNT
+from kledger.subscriptions.model import SubscriptionType
 
 RECEIVER_QUEUE_SIZE_MAX = 500_000
 

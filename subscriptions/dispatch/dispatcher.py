@@ -53,6 +53,7 @@ from kledger.subscriptions.entry_view import (
     deliver_at_cost,
     deliver_at_ms,
     key_scan_cost,
+    keyless_hash_of,
     mask_of,
     record_count,
     records_by_key_hash,
@@ -579,7 +580,8 @@ class DispatchBuffer:
 
 def _key_hashes_of(entries: Iterable[Entry], pause: Pause) -> dict[Position, RecordsByKeyHash]:
     return {
-        each.position: records_by_key_hash(each.position, each.buffer, pause) for each in entries
+        each.position: records_by_key_hash(each.buffer, keyless_hash_of(each.position), pause)
+        for each in entries
     }
 
 

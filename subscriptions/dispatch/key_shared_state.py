@@ -17,7 +17,11 @@ from kledger.subscriptions.dispatch.multiple_consumers_state import MultipleCons
 from kledger.subscriptions.dispatch.replay_queue_state import KeyHashQueue, KeyHashQueues
 from kledger.subscriptions.dispatch.sticky_key_selector_state import StickyKeySelector, selector_for
 from kledger.subscriptions.dispatch_options import DispatchOptions
-from kledger.subscriptions.entry_view import RecordsByKeyHash, records_by_key_hash
+from kledger.subscriptions.entry_view import (
+    RecordsByKeyHash,
+    keyless_hash_of,
+    records_by_key_hash,
+)
 
 
 class KeySharedState(MultipleConsumersState):
@@ -87,7 +91,7 @@ class KeySharedState(MultipleConsumersState):
 
     def _key_hashes_in(self, position: Position, data: Buffer) -> RecordsByKeyHash:
         known = self.scanned_key_hashes.get(position)
-        return records_by_key_hash(position, data) if known is None else known
+        return records_by_key_hash(data, keyless_hash_of(position)) if known is None else known
 
     def _queue_records(self, key_hash: int, position: Position, records: int) -> None:
         self._queue.add(key_hash, position, records)

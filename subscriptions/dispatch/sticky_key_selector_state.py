@@ -12,8 +12,9 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Protocol
 
+from kledger.subscriptions.entry_view import KEY_HASH_COUNT
 from kledger.subscriptions.errors import ConsumerAssign, ConsumerBusy, InvalidRequest
-from kledger.subscriptions.model import KEY_HASH_COUNT, ConsumerOptions
+from kledger.subscriptions.model import ConsumerOptions
 
 DIGESTS_PER_CONSUMER = 4
 """Each gives 32 points: with 128 in all, shares differ by about a tenth."""

@@ -7,19 +7,20 @@ from kledger.ledger import Position
 from kledger.subscriptions.entry_view import (
     COST_UNKNOWN,
     DELIVER_AT,
+    KEY_HASH_COUNT,
     MASK_BITS_MAX,
     RECORDS_MAX,
     deliver_at_ms,
     key_hash_of,
     key_scan_cost,
+    keyless_hash_of,
     mask_of,
     record_count,
     records_by_key_hash,
 )
-from kledger.subscriptions.model import KEY_HASH_COUNT
 from tests.subscriptions.dispatch.builders import at, data_of
 
-POSITION = at(7)
+KEYLESS = keyless_hash_of(at(7))
 LARGE = b"x" * 5_000
 
 
@@ -62,12 +63,14 @@ def test_records_are_grouped_by_key_hash(codec: int) -> None:
         (key_hash_of(b"b"), 0b10010),
         (key_hash_of(b""), 0b01000),
     }
-    assert expected == set(records_by_key_hash(POSITION, memoryview(data)))
+    assert expected == set(records_by_key_hash(memoryview(data), KEYLESS))
 
 
 def test_records_without_a_key_have_the_hash_of_their_position() -> None:
     data = data_of((None, None))
-    slots = {records_by_key_hash(Position(1, number), data) for number in range(100)}
+    slots = {
+        records_by_key_hash(data, keyless_hash_of(Position(1, number))) for number in range(100)
+    }
     assert len(slots) > 90
     assert {0b11} == {mask for ((_, mask),) in slots}
 
@@ -75,9 +78,9 @@ def test_records_without_a_key_have_the_hash_of_their_position() -> None:
 def test_undecodable_entry_has_one_key_hash() -> None:
     data = data_of((b"a", b"b", b"c"))
     for broken in (data[:-3], data_of((b"a", b"b", b"c"), codec=1)[:-3], data[:61] + b"\x80" * 40):
-        ((_, mask),) = records_by_key_hash(POSITION, broken)
+        ((_, mask),) = records_by_key_hash(broken, KEYLESS)
         assert 0b111 == mask
-    ((_, mask),) = records_by_key_hash(POSITION, b"no batch")
+    ((_, mask),) = records_by_key_hash(b"no batch", KEYLESS)
     assert 1 == mask
 
 
@@ -129,7 +132,7 @@ def test_too_many_keys_of_one_entry_share_a_hash() -> None:
     data = build_batch([NewRecord(None, b"%d" % number) for number in range(20_000)])
     keys_max = MASK_BITS_MAX // 20_000
     assert keys_max < 20_000
-    ((key_hash, mask),) = records_by_key_hash(POSITION, data)
-    assert (key_hash_of(b"%d:%d" % POSITION), (1 << 20_000) - 1) == (key_hash, mask)
+    ((key_hash, mask),) = records_by_key_hash(data, KEYLESS)
+    assert (KEYLESS, (1 << 20_000) - 1) == (key_hash, mask)
     few = build_batch([NewRecord(None, b"%d" % (number % 9)) for number in range(20_000)])
-    assert 9 == len(records_by_key_hash(POSITION, few))
+    assert 9 == len(records_by_key_hash(few, KEYLESS))

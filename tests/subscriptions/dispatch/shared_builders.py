@@ -9,7 +9,8 @@ from kledger.subscriptions.dispatch.key_shared_state import KeySharedState
 from kledger.subscriptions.dispatch.multiple_consumers_state import MultipleConsumersState
 from kledger.subscriptions.dispatch.shared_state import SharedState
 from kledger.subscriptions.dispatch_options import DispatchOptions
-from kledger.subscriptions.model import KEY_HASH_COUNT, ConsumerOptions
+from kledger.subscriptions.entry_view import KEY_HASH_COUNT
+from kledger.subscriptions.model import ConsumerOptions
 from tests.subscriptions.dispatch.builders import consumer, records_of
 
 MIDDLE = KEY_HASH_COUNT // 2

@@ -10,8 +10,8 @@ from kledger.subscriptions.dispatch.sticky_key_selector_state import (
     StickyKeySelector,
     selector_for,
 )
+from kledger.subscriptions.entry_view import KEY_HASH_COUNT
 from kledger.subscriptions.errors import ConsumerAssign, ConsumerBusy, InvalidRequest
-from kledger.subscriptions.model import KEY_HASH_COUNT
 from tests.subscriptions.dispatch.builders import consumer
 
 SLOTS = range(1, KEY_HASH_COUNT)
