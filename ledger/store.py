@@ -72,7 +72,9 @@ class LedgerStore:
         self.health = StorageHealth(clock, self.metrics)
         """Present failures of the storage, for operators."""
         self.compute_pool = ComputePool(
-            threads.compute_pool(), cost_per_tick_max=LOOP_COST_PER_TICK_MAX
+            threads.compute_pool(),
+            cost_per_tick_max=LOOP_COST_PER_TICK_MAX,
+            processes=threads.compute_processes(),
         )
         """For the layers above, which decode entries."""
         self.path = path

@@ -1,24 +1,43 @@
 """ComputePool: runs long computations off the event loop, and short ones on it.
 
-Rule: the cost of a call is an upper limit that its caller knows before it begins, so no field of a
-request can make it look cheap. Many cheap calls in one tick block the event loop like a long one:
-together they may cost no more than one.
+Rule: what may take longest and needs no objects of this process runs in a process of its own, the
+rest in threads, which share the interpreter's lock with the event loop. The cost of a call is an
+upper limit that its caller knows before it begins, so no field of a request can make it look cheap.
+Many cheap calls in one tick block the event loop like a long one: together they may cost no more
+than one.
 Must not know: what is computed.
 """
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 
 from kledger.runtime.blocking import Arguments, BlockingRunner, Result
+from kledger.runtime.compute_process import Buffer, ComputeProcesses, Pause, StartFailed
 from kledger.runtime.switch_interval import SWITCH_INTERVAL
+
+logger = logging.getLogger(__name__)
 
 
 class ComputePool:
-    """Threads for long calls alone, so that no short call waits, and the allowance of each tick."""
+    """Threads and processes for long calls alone, and the allowance of each tick."""
 
-    def __init__(self, pool: BlockingRunner, *, cost_per_tick_max: int) -> None:
-        """Args: cost_per_tick_max: what calls on the loop may cost, in units of the callers."""
+    def __init__(
+        self,
+        pool: BlockingRunner,
+        *,
+        cost_per_tick_max: int,
+        processes: ComputeProcesses | None = None,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            pool: makes the calls, or waits for the process that makes them.
+            cost_per_tick_max: what calls on the loop may cost, in units of the callers.
+            processes: make the calls of `map`; without them the pool does.
+        """
         self._pool = pool
+        self._processes = processes
         self._cost_per_tick_max = cost_per_tick_max
         self._spent = 0
         self.yield_gil = pool.yield_gil
@@ -37,8 +56,36 @@ class ComputePool:
         """Make a call in the pool; return or raise what it does. Raises PoolClosed."""
         return await self._pool.run(_in_short_intervals, call, *arguments)
 
+    async def map(
+        self,
+        call: Callable[[Buffer, *Arguments, Pause], Result],
+        jobs: Sequence[tuple[Buffer, *Arguments]],
+    ) -> list[Result]:
+        """Make one call for each job, in a process of its own; return the results in order.
+
+        Args:
+            call: a function of a module that is cheap to load; its last argument is the pause
+                that it makes every few tenths of a millisecond.
+            jobs: for each call its data, which must not change meanwhile, and small arguments.
+
+        Raises:
+            PoolClosed: the pool was closed.
+            ComputeProcessDied: the process ended during the call; a retry may succeed.
+            Exception: what the call raises.
+        """
+        if self._processes is not None:
+            loop = asyncio.get_running_loop()
+            try:
+                return await self._pool.run(self._processes.map, call, jobs, loop)
+            except StartFailed as error:
+                logger.warning("long calls share the lock of the event loop from now on: %s", error)
+                self._processes = None
+        return await self.run(_map, call, jobs, self.yield_gil)
+
     def close(self) -> None:
         """Accept no more calls; running ones end at their next `yield_gil`."""
+        if self._processes is not None:
+            self._processes.close()
         self._pool.close()
 
     def _tick_ended(self) -> None:
@@ -48,3 +95,11 @@ class ComputePool:
 def _in_short_intervals(call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
     with SWITCH_INTERVAL.shortened():
         return call(*arguments)
+
+
+def _map(
+    call: Callable[[Buffer, *Arguments, Pause], Result],
+    jobs: Sequence[tuple[Buffer, *Arguments]],
+    pause: Pause,
+) -> list[Result]:
+    return [call(*job, pause) for job in jobs]

@@ -17,6 +17,7 @@ from kledger.topics.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from kledger.topics.partition.long_walk import run_walk
 from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.record_walk import RecordWalk, WalkNeeded, WalkResult
 from kledger.topics.partition.results import AppendResult, LogLocation, ReadResult
@@ -50,4 +51,5 @@ __all__ = [
     "WalkResult",
     "check_name",
     "describe",
+    "run_walk",
 ]

@@ -25,7 +25,7 @@ from kledger.gateway.wire.produce_codec import (
     produce_response_frame,
 )
 from kledger.runtime.blocking import PoolClosed
-from kledger.topics import PartitionLog, RecordWalk, TopicRegistry, WalkNeeded, WalkResult
+from kledger.topics import PartitionLog, RecordWalk, TopicRegistry, WalkNeeded, WalkResult, run_walk
 
 if TYPE_CHECKING:
     from kledger.gateway.net.ports import ResponsePort
@@ -298,7 +298,7 @@ class ProduceAppends:
         walked = {}
         for position, walk in walks.items():
             try:
-                walked[position] = await compute_pool.run(walk.run, compute_pool.yield_gil)
+                walked[position] = await run_walk(walk, compute_pool)
             except PoolClosed:  # the server is stopping
                 port.abort()
             if port.is_closed:

@@ -19,7 +19,7 @@ from kledger.runtime.blocking import PoolClosed
 from kledger.runtime.containment import unit_of
 from kledger.runtime.deferred import Deferred
 from kledger.runtime.signal import Signal
-from kledger.topics import AppendResult, RecordWalk, WalkNeeded, WalkResult
+from kledger.topics import AppendResult, RecordWalk, WalkNeeded, WalkResult, run_walk
 from kledger.topics.errors import OutOfOrderSequence
 
 
@@ -118,9 +118,8 @@ class ServerProducerLink:
             self._waiting_count -= 1
 
     async def _walk(self, walk: RecordWalk) -> WalkResult:
-        compute_pool = self._store.compute_pool
         try:
-            return await compute_pool.run(walk.run, compute_pool.yield_gil)
+            return await run_walk(walk, self._store.compute_pool)
         except PoolClosed:
             raise AlreadyClosed("the server is closing") from None
 

@@ -29,9 +29,10 @@ from kledger.ledger import (
     Position,
     ResetInProgress,
 )
-from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.blocking import Arguments, PoolClosed, Result
 from kledger.runtime.clock import Clock
 from kledger.runtime.compute_pool import ComputePool
+from kledger.runtime.compute_process import ComputeProcessDied
 from kledger.runtime.containment import FaultUnit
 from kledger.runtime.logs import RateLimitedLog
 from kledger.runtime.signal import Signal
@@ -49,7 +50,7 @@ from kledger.subscriptions.dispatch.shared_state import SharedState
 from kledger.subscriptions.dispatch.single_active_state import SingleActiveState
 from kledger.subscriptions.dispatch_options import DispatchOptions
 from kledger.subscriptions.entry_view import (
-    RecordsByKeyHash,
+    all_records_of,
     deliver_at_cost,
     deliver_at_ms,
     key_scan_cost,
@@ -370,9 +371,11 @@ class Dispatcher:
         ]
         with suppress(PoolClosed):  # the server is closing
             if timed:
-                state.scanned_delivery_times = await compute_pool.run(
-                    _delivery_times_of, timed, compute_pool.yield_gil
+                times = await self._scan(
+                    compute_pool, deliver_at_ms, [(each.buffer,) for each in timed], lambda _: None
                 )
+                positions = [each.position for each in timed]
+                state.scanned_delivery_times = dict(zip(positions, times, strict=True))
             if not isinstance(state, KeySharedState):
                 return
             state.scanned_key_hashes = {}
@@ -382,9 +385,31 @@ class Dispatcher:
                 if not compute_pool.fits_in_tick(key_scan_cost(each.buffer))
             ]
             if large:
-                state.scanned_key_hashes = await compute_pool.run(
-                    _key_hashes_of, large, compute_pool.yield_gil
+                positions = [each.position for each in large]
+                jobs = [(each.buffer, keyless_hash_of(each.position)) for each in large]
+                found = await self._scan(
+                    compute_pool, records_by_key_hash, jobs, lambda job: all_records_of(*job)
                 )
+                state.scanned_key_hashes = dict(zip(positions, found, strict=True))
+
+    async def _scan(
+        self,
+        compute_pool: ComputePool,
+        call: Callable[[Buffer, *Arguments, Pause], Result],
+        jobs: Sequence[tuple[Buffer, *Arguments]],
+        default: Callable[[tuple[Buffer, *Arguments]], Result],
+    ) -> list[Result]:
+        """Scan entries off the event loop; one that ends its process twice gets a default."""
+        try:
+            return await compute_pool.map(call, jobs)
+        except ComputeProcessDied:
+            if len(jobs) > 1:
+                return [(await self._scan(compute_pool, call, [job], default))[0] for job in jobs]
+        try:
+            return await compute_pool.map(call, jobs)
+        except ComputeProcessDied as error:
+            self._log.warning("cursor %s: an entry is not scanned: %s", self._cursor.name, error)
+            return [default(job) for job in jobs]
 
     def _is_paused(self) -> bool:
         return self._revision.is_running or self._state.is_rewind_due
@@ -578,16 +603,5 @@ class DispatchBuffer:
             self._cursor.acknowledge_nowait(parts, revision=self.revision)
 
 
-def _key_hashes_of(entries: Iterable[Entry], pause: Pause) -> dict[Position, RecordsByKeyHash]:
-    return {
-        each.position: records_by_key_hash(each.buffer, keyless_hash_of(each.position), pause)
-        for each in entries
-    }
-
-
 def _delivery_time_cost(data: Buffer) -> int:
     return deliver_at_cost(data) if record_count(data) == 1 else 0
-
-
-def _delivery_times_of(entries: Iterable[Entry], pause: Pause) -> dict[Position, int | None]:
-    return {each.position: deliver_at_ms(each.buffer, pause) for each in entries}

@@ -1,6 +1,8 @@
 """A native client with the whole server in its own process."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,33 @@ async def test_crash_of_the_server_is_heard_and_raised_on_leaving() -> None:
         await receiving
     with pytest.raises(ZeroDivisionError):
         await client.__aexit__(None, None, None)
+
+
+UNGUARDED = """
+import asyncio, psutil
+print("imported")
+import kledger
+
+async def run():
+    async with kledger.embedded(None) as client:
+        producer = await client.create_producer("t")
+        consumer = await client.subscribe("t", "s", consumer_type="key_shared")
+        await asyncio.gather(*(producer.send(bytes(100), key=b"k") for _ in range(900)))
+        for _ in range(900):
+            await consumer.acknowledge(await consumer.receive(timeout_ms=60_000))
+        print(len(psutil.Process().children()))
+
+asyncio.run(run())
+print(len(psutil.Process().children()))
+"""
+
+
+def test_program_without_a_main_guard_runs_once_and_leaves_no_process(tmp_path: Path) -> None:
+    """Keys of large batches are scanned in a process, which must not run the program again."""
+    program = tmp_path / "program.py"
+    program.write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(program)],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert ("", "imported\n1\n0\n") == (done.stderr, done.stdout)

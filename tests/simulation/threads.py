@@ -36,7 +36,12 @@ def simulated_threads(schedule: Schedule) -> StoreThreads:
     def make_pool() -> SimulatedPool:
         return SimulatedPool(schedule)
 
-    return StoreThreads(pool=make_pool, compute_pool=make_pool, commits=start_commits)
+    return StoreThreads(
+        pool=make_pool,
+        compute_pool=make_pool,
+        compute_processes=lambda: None,
+        commits=start_commits,
+    )
 
 
 class _Job:

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from kledger.batches.errors import BatchError
 from kledger.batches.reader import iterate_batches, iterate_records
+from kledger.batches.validation import check_records
 from kledger.ledger import LedgerStore, StoreConfig
 from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.base import Buffer
@@ -16,7 +18,7 @@ from kledger.runtime.entropy import SeededEntropy
 from kledger.topics.config.topic_config import TopicDefaults
 from kledger.topics.errors import TopicsError
 from kledger.topics.partition.partition_log import PartitionLog
-from kledger.topics.partition.record_walk import WalkNeeded
+from kledger.topics.partition.record_walk import RecordWalk, WalkNeeded, WalkResult
 from kledger.topics.partition.results import AppendResult, ReadResult
 from kledger.topics.registry import TopicRegistry
 from tests.batches.words import NOW_MS
@@ -93,13 +95,22 @@ async def house(
             await registry.close()
 
 
+def walked_here(walk: RecordWalk) -> WalkResult:
+    """Check every record in this thread, however many there are."""
+    rules = walk.config.record_rules(walk.now_ms)
+    try:
+        return WalkResult(walk.config, check_records(walk.batch, walk.header, rules))
+    except BatchError as error:
+        return WalkResult(walk.config, error=error)
+
+
 def submit(log: PartitionLog, batch: bytes | bytearray) -> asyncio.Future[AppendResult]:
     """Append one batch; the future has the answer, possibly at once."""
     future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
     try:
         answer = log.append_nowait(memoryview(bytearray(batch)), future.set_result)
     except WalkNeeded as needed:
-        walked = needed.walk.run()
+        walked = walked_here(needed.walk)
         answer = log.append_nowait(memoryview(bytearray(batch)), future.set_result, walked=walked)
     if answer is not None:
         future.set_result(answer)

@@ -9,17 +9,28 @@ Must not know: appends, requests.
 """
 
 from collections.abc import AsyncIterator, Callable
-from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVarTuple
 
 from kledger.batches.header import BatchHeader, read_header
 from kledger.batches.pacing import Pause, no_pause
 from kledger.batches.reader import RecordTime
 from kledger.batches.time_search import first_since, newest_since
-from kledger.ledger import LATEST, AlreadyClosed, Entry, LedgerStore, ManagedLedger, Position
+from kledger.ledger import (
+    LATEST,
+    AlreadyClosed,
+    Buffer,
+    Entry,
+    LedgerStore,
+    ManagedLedger,
+    Position,
+    StorageFailed,
+)
 from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.compute_process import ComputeProcessDied
 from kledger.topics.partition.index_rows import IndexRows
 from kledger.topics.partition.offset_index import TIMESTAMP_NONE, UNKNOWN, OffsetIndex
+
+Arguments = TypeVarTuple("Arguments")
 
 SEARCH_ENTRIES = 256
 SEARCH_BYTES = 1 << 20
@@ -118,8 +129,7 @@ class OffsetLookup:
                 if header.base_offset >= end_offset:
                     return None
                 if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                    look = partial(first_since, entry.buffer, start_offset, timestamp)
-                    found = await self._look_into(entry, header, look)
+                    found = await self._search(entry, header, first_since, start_offset, timestamp)
                     if found is not None:
                         return found
         return None
@@ -137,25 +147,28 @@ class OffsetLookup:
                 if header.base_offset >= end_offset or header.last_offset < start_offset:
                     continue
                 if best is None or header.max_timestamp >= best.timestamp:
-                    look = partial(newest_since, entry.buffer, start_offset)
-                    best = _newer(best, await self._look_into(entry, header, look))
+                    newest = await self._search(entry, header, newest_since, start_offset)
+                    best = _newer(best, newest)
         return best
 
-    async def _look_into(
+    async def _search(
         self,
         entry: Entry,
         header: BatchHeader,
-        look: Callable[[Pause], RecordTime | None],
+        search: Callable[[Buffer, *Arguments, Pause], RecordTime | None],
+        *arguments: *Arguments,
     ) -> TimestampedOffset | None:
-        """Walk the records of one batch, in a thread unless it is cheap."""
+        """Search one batch, off the event loop unless it is cheap."""
         compute_pool = self._store.compute_pool
         if not header.codec and compute_pool.fits_in_tick(len(entry.buffer)):
-            found = look(no_pause)
+            found = search(entry.buffer, *arguments, no_pause)
         else:
             try:
-                found = await compute_pool.run(look, compute_pool.yield_gil)
+                (found,) = await compute_pool.map(search, [(entry.buffer, *arguments)])
             except PoolClosed:
                 raise AlreadyClosed("the store was closed during a look-up") from None
+            except ComputeProcessDied as error:
+                raise StorageFailed(f"records not read: {error}") from None
         return None if found is None else TimestampedOffset(found.timestamp, found.offset)
 
     def _entries_in(self, ledger_id: int) -> int:

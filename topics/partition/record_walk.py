@@ -1,6 +1,6 @@
 """Record walk: the check of every record of a produced batch, where the header is not enough.
 
-Rule: it uses its arguments alone, so it may run in a thread; its result is valid for the
+Rule: it uses its arguments alone, so it may run in another process; its result is valid for the
 configuration under which it ran. A compressed body may hold a thousand times its size: only a walk
 that is bounded before it begins runs on the event loop.
 Must not know: offsets, producers, callers.
@@ -13,9 +13,9 @@ from typing import NamedTuple
 from kledger.batches.compression import Codec
 from kledger.batches.errors import BatchError, DecompressedTooLarge
 from kledger.batches.header import BATCH_OVERHEAD, BatchHeader
-from kledger.batches.pacing import Pause, no_pause
 from kledger.batches.validation import NO_TIMESTAMP, check_records
 from kledger.topics.config.topic_config import TopicConfig
+from kledger.topics.errors import TopicsError
 
 INLINE_BYTES_MAX = 4096
 """An uncompressed body up to this size is walked on the event loop: a call in a thread costs more.
@@ -28,12 +28,12 @@ class WalkResult(NamedTuple):
     Attributes:
         config: of the topic, during the walk.
         largest_timestamp: of all records, without an error.
-        error: the rule that the records break.
+        error: the rule that the records break, or why they could not be walked.
     """
 
     config: TopicConfig
     largest_timestamp: int = NO_TIMESTAMP
-    error: BatchError | None = None
+    error: BatchError | TopicsError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,6 @@ class RecordWalk:
         if self.header.codec == Codec.NONE:
             return self.header.size - BATCH_OVERHEAD
         return INLINE_BYTES_MAX
-
-    def run(self, pause: Pause = no_pause) -> WalkResult:
-        """Check every record."""
-        rules = self.config.record_rules(self.now_ms)
-        try:
-            return WalkResult(self.config, check_records(self.batch, self.header, rules, pause))
-        except BatchError as error:
-            return WalkResult(self.config, error=error)
 
     def run_inline(self) -> WalkResult | None:
         """Check every record; None if the body turns out to be too large for the event loop."""

@@ -10,6 +10,7 @@ import pytest
 from kledger.batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
 from kledger.ledger.commits.store_threads import StoreThreads
 from tests.gateway.running import START_MS, RunningGateway, batch, produce, running_gateway, until
+from tests.runtime.dying_processes import DyingProcesses
 from tests.runtime.held_pool import HeldPool
 
 VERSION = 9
@@ -115,6 +116,16 @@ async def test_a_topic_that_is_reconfigured_during_a_walk_is_walked_again() -> N
         pool.release()
         assert [(87, -1)] == answers(await client.receive())
         assert 2 == len(pool.threads)
+
+
+async def test_a_walk_whose_process_dies_can_be_retried() -> None:
+    threads = StoreThreads(compute_processes=lambda: DyingProcesses(1))
+    async with running_gateway(threads=threads) as gateway, gateway.client() as client:
+        await gateway.create_topic(configs={"cleanup.policy": "compact"})
+        response = await client.ask(produce({0: long_batch(sequence=0)}), VERSION)
+        assert [(56, -1)] == answers(response)  # KAFKA_STORAGE_ERROR: clients retry
+        response = await client.ask(produce({0: long_batch(sequence=0)}), VERSION)
+        assert [(0, 0)] == answers(response)
 
 
 async def test_a_connection_that_goes_during_a_walk_leaves_nothing() -> None:

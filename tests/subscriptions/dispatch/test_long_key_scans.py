@@ -13,6 +13,7 @@ from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.subscriptions.entry_view import DELIVER_AT
 from kledger.subscriptions.model import StartPosition, SubscriptionType
+from tests.runtime.dying_processes import DyingProcesses
 from tests.runtime.held_pool import HeldPool
 from tests.subscriptions.partition_fixture import Client, PartitionFixture
 
@@ -20,15 +21,23 @@ LARGE = 2_000
 
 
 @asynccontextmanager
-async def held_house(pool: HeldPool) -> AsyncIterator[PartitionFixture]:
+async def house_with(threads: StoreThreads) -> AsyncIterator[PartitionFixture]:
     made = PartitionFixture(FaultyEngine(None), ManualClock(1_000_000))
-    await made.open(threads=StoreThreads(compute_pool=lambda: pool))
+    await made.open(threads=threads)
     try:
         yield made
     finally:
-        pool.release()
         made.engine.release_waiting()
         await made.close()
+
+
+@asynccontextmanager
+async def held_house(pool: HeldPool) -> AsyncIterator[PartitionFixture]:
+    async with house_with(StoreThreads(compute_pool=lambda: pool)) as made:
+        try:
+            yield made
+        finally:
+            pool.release()
 
 
 async def add_large(house: PartitionFixture, *, codec: int = 0) -> list[str]:
@@ -94,3 +103,27 @@ async def test_many_headers_are_not_scanned_on_the_event_loop(
         pool.release()
         assert ["late"] == await client.got(1)
         assert threading.main_thread() not in pool.threads
+
+
+@pytest.mark.parametrize(("deaths", "is_by_key"), [(1, True), (5, False)])
+async def test_entries_that_end_their_process_are_delivered_whole(
+    deaths: int, is_by_key: bool
+) -> None:
+    """Two entries are scanned together, then twice alone: a process may die for other reasons."""
+    threads = StoreThreads(compute_processes=lambda: DyingProcesses(deaths))
+    async with house_with(threads) as house:
+        values = [*await add_large(house), *await add_large(house)]
+        subscription = await house.subscription()
+        one, other = [
+            await Client(name).join(subscription, SubscriptionType.KEY_SHARED, permits=2 * LARGE)
+            for name in ("one", "other")
+        ]
+        while len(one.values) + len(other.values) < len(values):  # noqa: ASYNC110 (ticks, no time)
+            await asyncio.sleep(0)
+        assert sorted(values) == sorted(one.values + other.values)
+        if is_by_key:
+            assert {int(each) % 5 for each in one.values}.isdisjoint(
+                int(each) % 5 for each in other.values
+            )
+        else:
+            assert 0 == len(one.values) % LARGE

@@ -16,6 +16,7 @@ from kledger.topics.config.topic_config import TopicConfig, TopicDefaults, effec
 from kledger.topics.partition import admission_plan
 from kledger.topics.partition.record_walk import WalkNeeded
 from tests.batches.words import NOW_MS, batch
+from tests.topics.words import walked_here
 
 HOUR_MS = 3_600_000
 
@@ -32,7 +33,7 @@ def admit(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHeader:
         return admission_plan.admit(batch, config, now_ms)
     except WalkNeeded as needed:
         assert before == bytes(batch)
-        return admission_plan.admit(batch, config, now_ms, needed.walk.run())
+        return admission_plan.admit(batch, config, now_ms, walked_here(needed.walk))
 
 
 def test_untouched_where_nothing_has_to_change() -> None:
@@ -109,6 +110,6 @@ def test_walk_under_another_configuration_does_not_count() -> None:
         admission_plan.admit(data, loose, NOW_MS + 100)
     compacted = config(cleanup_policy="compact")
     with pytest.raises(WalkNeeded) as again:
-        admission_plan.admit(data, compacted, NOW_MS, needed.value.walk.run())
+        admission_plan.admit(data, compacted, NOW_MS, walked_here(needed.value.walk))
     with pytest.raises(InvalidBatch, match=r"message without key \(1 records\)"):
-        admission_plan.admit(data, compacted, NOW_MS, again.value.walk.run())
+        admission_plan.admit(data, compacted, NOW_MS, walked_here(again.value.walk))

@@ -15,6 +15,7 @@ from kledger.batches.header import read_header, refresh_checksum, set_max_timest
 from kledger.batches.pacing import Pause
 from kledger.batches.reader import RecordTime, iterate_times
 from kledger.ledger import StoreConfig
+from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import TopicStorageFailed
 from kledger.topics.keys import PartitionKeys
@@ -22,6 +23,8 @@ from kledger.topics.partition import offset_index, partition_checkpointer
 from kledger.topics.partition.index_rows import WALK_ROWS
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
+from tests.runtime.dying_processes import DyingProcesses
+from tests.runtime.held_pool import HeldPool
 from tests.topics.words import SMALL_SEGMENTS, CountingEngine, append, house, offsets, submit
 
 T = NOW_MS
@@ -56,26 +59,31 @@ async def test_row_72_and_73_first_record_at_or_after_a_time(
 
 
 @pytest.mark.parametrize(
-    ("count", "codec", "in_thread"),
+    ("count", "codec", "is_long"),
     [(40, 0, False), (1000, 0, True), (2, 4, True)],
 )
-async def test_large_and_compressed_batches_are_looked_into_in_a_thread(
-    count: int, codec: int, in_thread: bool, monkeypatch: pytest.MonkeyPatch
+async def test_large_and_compressed_batches_are_not_searched_on_the_event_loop(
+    count: int, codec: int, is_long: bool
 ) -> None:
     """10,000 small records take 75 ms, in which no other client would be served."""
-    threads: list[bool] = []
-
-    def watched(batch: Buffer, *, pause: Pause) -> Iterator[RecordTime]:
-        threads.append(threading.current_thread() is not threading.main_thread())
-        return iterate_times(batch, pause=pause)
-
-    monkeypatch.setattr(time_search, "iterate_times", watched)
-    async with house() as here:
+    pool = HeldPool()
+    pool.release()
+    async with house(threads=StoreThreads(compute_pool=lambda: pool)) as here:
         log = await here.log()
         await append(log, timed(*range(count), codec=codec))
         assert [count - 1] == await asked(log, count - 1)
         assert (T + count - 1, count - 1) == await log.max_timestamp_offset()
-        assert [in_thread, in_thread] == threads
+        assert 2 * is_long == len(pool.threads)
+        assert threading.main_thread() not in pool.threads
+
+
+async def test_a_search_whose_process_dies_can_be_retried() -> None:
+    async with house(threads=StoreThreads(compute_processes=lambda: DyingProcesses(1))) as here:
+        log = await here.log()
+        await append(log, timed(1, 5, codec=4))
+        with pytest.raises(TopicStorageFailed, match="records not read"):
+            await log.offset_for_timestamp(T + 5)
+        assert [1] == await asked(log, 5)
 
 
 async def test_header_that_understates_its_largest_time_is_believed() -> None:

@@ -8,6 +8,7 @@ from kledger.batches.header import BATCH_OVERHEAD, check
 from kledger.runtime.blocking import InlinePool
 from kledger.runtime.compute_pool import ComputePool
 from kledger.topics.config.topic_config import TopicConfig
+from kledger.topics.partition.long_walk import run_walk
 from kledger.topics.partition.record_walk import (
     INLINE_BYTES_MAX,
     RecordWalk,
@@ -26,26 +27,31 @@ def walk(data: bytearray, rules: TopicConfig = COMPACTED) -> RecordWalk:
     return RecordWalk(memoryview(data), check(data), rules, NOW_MS)
 
 
+def in_place() -> ComputePool:
+    return ComputePool(InlinePool(), cost_per_tick_max=0)
+
+
 def keyed(count: int, *, codec: int = 0) -> bytearray:
     return build_batch([NewRecord(b"v" * 50, b"k", NOW_MS)] * count, codec=codec)
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_short_walk_is_done_at_once_and_finds_the_same_as_a_long_one(codec: int) -> None:
+async def test_short_walk_is_done_at_once_and_finds_the_same_as_a_long_one(codec: int) -> None:
     good = walk(keyed(10, codec=codec))
-    assert NOW_MS == good.run().largest_timestamp
-    assert good.run() == good.run_inline()
+    long = await run_walk(good, in_place())
+    assert NOW_MS == long.largest_timestamp
+    assert long == good.run_inline()
     bad = walk(build_batch([NewRecord(b"v")], codec=codec)).run_inline()
     assert bad is not None
     assert isinstance(bad.error, InvalidBatch)
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_long_walk_is_not_inline_however_small_the_batch_is(codec: int) -> None:
+async def test_long_walk_is_not_inline_however_small_the_batch_is(codec: int) -> None:
     """Ten thousand equal records are some hundred bytes when compressed."""
     long = walk(keyed(10_000, codec=codec))
     assert long.run_inline() is None
-    assert NOW_MS == long.run().largest_timestamp
+    assert NOW_MS == (await run_walk(long, in_place())).largest_timestamp
 
 
 def test_walks_of_one_tick_share_what_may_be_done_at_once() -> None:
@@ -68,7 +74,7 @@ async def test_append_of_a_long_batch_asks_for_a_walk_and_takes_its_outcome() ->
         with pytest.raises(WalkNeeded) as needed:
             log.append_nowait(memoryview(keyed(1000)), lambda _: None)
         assert 0 == log.high_watermark
-        walked = await at.store.compute_pool.run(needed.value.walk.run)
+        walked = await run_walk(needed.value.walk, at.store.compute_pool)
         assert log.append_nowait(memoryview(keyed(1000)), lambda _: None, walked=walked) is None
         await at.store.flush()
         assert 1000 == log.high_watermark
@@ -80,7 +86,7 @@ async def test_append_of_a_long_batch_out_of_time_is_rejected_after_its_walk() -
         late = build_batch([NewRecord(b"v", timestamp=NOW_MS + 2 * HOUR_MS)] * 1000)
         with pytest.raises(WalkNeeded) as needed:
             log.append_nowait(memoryview(late), lambda _: None)
-        walked = needed.value.walk.run()
+        walked = await run_walk(needed.value.walk, at.store.compute_pool)
         assert isinstance(walked.error, TimestampNotAllowed)
         result = log.append_nowait(memoryview(late), lambda _: None, walked=walked)
         assert result is not None
