@@ -1,9 +1,11 @@
 """Long walks: how long the event loop of a server stands still while batches are looked into.
 
-Rule: the server runs in this process, so that its loop can be asked; the client that sends the
-batches in another. A pause is what lies between two wake-ups of a timer beyond its time. Beside it
-stands the processor time that the loop's own thread took between two wake-ups, which says the same
-on a machine that others use, but for the time that a thread holds the interpreter's lock.
+Rule: the server runs in this process, on the loop that `kledger serve` has, so that the loop can be
+asked; the client that sends the batches is another process, which has built them before. A pause is
+what lies between two wake-ups of a timer beyond its time. Beside it stands the pause without the
+time in which the loop's thread waited for a processor, which says the same on a machine that others
+use; and the processor time that the thread took itself. What is left waits for the interpreter's
+lock.
 """
 
 from __future__ import annotations
@@ -11,13 +13,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 
+import uvloop
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import wire
@@ -37,17 +42,32 @@ class Pauses:
     """The longest times between two wake-ups of a timer, in seconds."""
 
     wall_s: float = 0.0
+    scheduled_s: float = 0.0
     cpu_s: float = 0.0
 
     async def watch(self) -> None:
         """Wake up again and again."""
-        wall, cpu = time.perf_counter(), time.thread_time()
-        while True:
-            await asyncio.sleep(_TICK_S)
-            now, now_cpu = time.perf_counter(), time.thread_time()
-            self.wall_s = max(self.wall_s, now - wall - _TICK_S)
-            self.cpu_s = max(self.cpu_s, now_cpu - cpu)
-            wall, cpu = now, now_cpu
+        statistics = os.open(
+            f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY | os.O_CLOEXEC
+        )
+        try:
+            wall, cpu, waited = time.perf_counter(), *_cpu_and_wait_s(statistics)
+            while True:
+                await asyncio.sleep(_TICK_S)
+                now, now_cpu, now_waited = time.perf_counter(), *_cpu_and_wait_s(statistics)
+                pause = now - wall - _TICK_S
+                self.wall_s = max(self.wall_s, pause)
+                self.scheduled_s = max(self.scheduled_s, pause - (now_waited - waited))
+                self.cpu_s = max(self.cpu_s, now_cpu - cpu)
+                wall, cpu, waited = now, now_cpu, now_waited
+        finally:
+            os.close(statistics)
+
+
+def _cpu_and_wait_s(statistics: int) -> tuple[float, float]:
+    """Return the time that a thread ran, and the time that it was ready and did not."""
+    ran_ns, waited_ns, _ = os.pread(statistics, 128, 0).split()
+    return int(ran_ns) / 1e9, int(waited_ns) / 1e9
 
 
 def hostile_batches(records: int) -> dict[str, bytes]:
@@ -115,6 +135,7 @@ async def watch(address: str, records: int) -> dict[str, float]:
     await client.wait()
     return {
         "pause_ms": busy.wall_s * 1e3,
+        "pause_scheduled_ms": busy.scheduled_s * 1e3,
         "pause_cpu_ms": busy.cpu_s * 1e3,
         "pause_ms_without": quiet.wall_s * 1e3,
         "pause_cpu_ms_without": quiet.cpu_s * 1e3,
@@ -133,8 +154,11 @@ def main() -> None:
     if arguments.send_to is not None:
         send_all(arguments.send_to, arguments.records)
         return
-    with tempfile.TemporaryDirectory(dir=arguments.data) as folder:
-        found = asyncio.run(measure(arguments.records, arguments.durability, folder))
+    with (
+        tempfile.TemporaryDirectory(dir=arguments.data) as folder,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        found = runner.run(measure(arguments.records, arguments.durability, folder))
     print(json.dumps(found))
 
 
