@@ -1,8 +1,8 @@
 """The managed ledger as a library: durable, unbounded logs of opaque entries, and their cursors.
 
-Rule: other packages import from here, from `kledger.ledger.row_format` and from
-`kledger.ledger.testing`, nothing deeper; the command line also imports
-`kledger.ledger.inspection`, which a server never loads.
+Rule: other packages import from here, from `kledger.ledger.row_format`,
+`kledger.ledger.record_table` and `kledger.ledger.testing`, nothing deeper; the command line also
+imports `kledger.ledger.inspection`, which a server never loads.
 Must not know: Kafka.
 """
 

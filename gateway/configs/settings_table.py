@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from kledger.gateway.api_errors import ApiError
-from kledger.gateway.record_table import RecordRows, RecordTable
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger.record_table import RecordRows, RecordTable
 from kledger.ledger.row_format import NO_VERSION, TEXT_REST, RowFormat, RowKey, json_rest
 from kledger.topics.partition.results import from_ledger_error
 

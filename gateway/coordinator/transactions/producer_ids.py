@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kledger.gateway.record_table import RecordRows, RecordTable
+from kledger.ledger.record_table import RecordRows, RecordTable
 from kledger.ledger.row_format import NO_VERSION, U64, RowFormat
 from kledger.runtime.signal import Signal
 

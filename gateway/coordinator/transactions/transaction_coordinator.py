@@ -35,9 +35,9 @@ from kledger.gateway.coordinator.transactions.txn_state import (
     StoreRecord,
     Unchanged,
 )
-from kledger.gateway.record_table import RecordRows, RecordTable
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError, Row, RowsDone
+from kledger.ledger.record_table import RecordRows, RecordTable
 from kledger.offsets import CommittedOffset, TopicPartition
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.keyed_locks import KeyedLocks

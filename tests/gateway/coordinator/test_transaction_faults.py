@@ -12,7 +12,7 @@ from kledger.gateway.coordinator.transactions import txn_state
 from kledger.gateway.coordinator.transactions.producer_ids import ProducerIds
 from kledger.gateway.coordinator.transactions.transaction_coordinator import MARKER_RETRY_MS
 from kledger.gateway.coordinator.transactions.txn_record import TxnState
-from kledger.gateway.record_table import RecordTable
+from kledger.ledger.record_table import RecordTable
 from tests.contained import Contained
 from tests.gateway.running import running_gateway, until
 from tests.gateway.txn_client import TxnClient, committed, read, settled

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from kledger.ledger import LedgerError, LedgerStore, Row, RowsDone, ignore_outcome
+from kledger.ledger.commits.committer import RowsDone, ignore_outcome
+from kledger.ledger.engine.base import Row
+from kledger.ledger.errors import LedgerError
+from kledger.ledger.store import LedgerStore
 from kledger.runtime.deferred import Deferred
 
 K = TypeVar("K", bound=Hashable)

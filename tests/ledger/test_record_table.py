@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from kledger.gateway.record_table import Append, RecordRows, RecordTable
 from kledger.ledger import LedgerError, LedgerStore, Row, RowsDone, UnreadableRow
+from kledger.ledger.record_table import Append, RecordRows, RecordTable
 from kledger.ledger.row_format import TEXT_REST, RowFormat, RowKey
 from kledger.ledger.testing import FaultyEngine
 
