@@ -3,14 +3,15 @@
 Rule: `submit` writes a record, and `replay` takes it over when its row is durable; a start replays
 every stored row by the same function. A write that fails is not replayed; nothing else is needed to
 roll back. A decision that is made while writes are under way is made on `head`, the newest record
-submitted: the store completes writes in order, and fails all behind one that failed.
+submitted: the store completes writes in order, and fails all behind one that failed. Records of
+several tables that are written together (`submit_together`) hold together or not at all.
 Must not know: what records mean, how changes are decided.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kledger.ledger.commits.committer import RowsDone, ignore_outcome
 from kledger.ledger.engine.base import Row
@@ -111,38 +112,20 @@ class RecordTable(Generic[K, R]):
         if self._on_replay is not None:
             self._on_replay(key)
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is under way."""
+        return bool(self._heads)
+
+    def change(self, key: K, record: R | None) -> "RecordChange[K, R]":
+        """Return a change for `submit_together`; None deletes the record."""
+        return RecordChange(self, key, record)
+
     def submit(
         self, key: K, record: R | None, append: Append | None = None
     ) -> Deferred[Exception | None]:
-        """Write a record, and replay it when it is durable.
-
-        It is replayed in the very step in which it is durable, so what was submitted behind it
-        holds after it in memory too; and it is replayed also when the caller is cancelled.
-
-        Args:
-            key: of the record.
-            record: None deletes it.
-            append: writes the row together with other rows; the store's own append if None.
-
-        Returns:
-            None once the record holds; a LedgerError: nothing has changed; another error: it is
-            durable, and replaying it has failed.
-        """
-        ended: Deferred[Exception | None] = Deferred()
-        landed = partial(self._landed, key, record, ended)
-        rows, before = [self.row(key, record)], self._heads.get(key)
-        self._heads[key] = record, 1 if before is None else before[1] + 1
-        try:
-            if append is None:
-                self._store.append_rows_nowait(rows, landed)
-            else:
-                append(rows, landed)
-        except LedgerError as error:
-            landed(error)
-        except BaseException:
-            self._set_head(key, before)
-            raise
-        return ended
+        """Write one record, and replay it when it is durable, as `submit_together` does."""
+        return submit_together((RecordChange(self, key, record),), append)
 
     def submit_lazily(self, changes: Iterable[tuple[K, R | None]]) -> None:
         """Let records hold at once, and write them with whatever comes next.
@@ -158,25 +141,75 @@ class RecordTable(Generic[K, R]):
         for key, record in changed:
             self.replay(key, record)
 
-    def _landed(
-        self,
-        key: K,
-        record: R | None,
-        ended: Deferred[Exception | None],
-        error: LedgerError | None,
-    ) -> None:
+    def _begin(self, key: K, record: R | None) -> tuple[R | None, int] | None:
+        """Let a record be the head of its key; return the head before it."""
+        before = self._heads.get(key)
+        self._heads[key] = record, 1 if before is None else before[1] + 1
+        return before
+
+    def _end(self, key: K) -> None:
+        """Take back the head if no other write of its key is under way."""
         newest, count = self._heads[key]
         self._set_head(key, (newest, count - 1) if count > 1 else None)
-        outcome: Exception | None = error
-        if error is None:
-            try:
-                self.replay(key, record)
-            except Exception as fault:  # noqa: BLE001 - it is a fault of the request alone
-                outcome = fault
-        ended.resolve(outcome)
 
     def _set_head(self, key: K, head: tuple[R | None, int] | None) -> None:
         if head is None:
             del self._heads[key]
         else:
             self._heads[key] = head
+
+
+class RecordChange(NamedTuple, Generic[K, R]):
+    """A record of a table as it will be; None: it will be deleted."""
+
+    table: RecordTable[K, R]
+    key: K
+    record: R | None
+
+
+def submit_together(
+    changes: Sequence[RecordChange[Any, Any]], append: Append | None = None
+) -> Deferred[Exception | None]:
+    """Write records, all or none, and replay them in their order when they are durable.
+
+    They are replayed in the very step in which they are durable, so what was submitted behind them
+    holds after them in memory too; and they are replayed also when the caller is cancelled.
+
+    Args:
+        changes: at least one; their tables are in one store.
+        append: writes the rows together with other rows; the store's own append if None.
+
+    Returns:
+        None once the records hold; a LedgerError: nothing has changed; another error: they are
+        durable, and replaying one has failed.
+    """
+    ended: Deferred[Exception | None] = Deferred()
+    rows = [table.row(key, record) for table, key, record in changes]
+    landed = partial(_landed, changes, ended)
+    before = [table._begin(key, record) for table, key, record in changes]
+    try:
+        (append or changes[0].table._store.append_rows_nowait)(rows, landed)
+    except LedgerError as error:
+        landed(error)
+    except BaseException:
+        for change, head in zip(reversed(changes), reversed(before), strict=True):
+            change.table._set_head(change.key, head)
+        raise
+    return ended
+
+
+def _landed(
+    changes: Sequence[RecordChange[Any, Any]],
+    ended: Deferred[Exception | None],
+    error: LedgerError | None,
+) -> None:
+    outcome: Exception | None = error
+    for table, key, record in changes:
+        table._end(key)
+        if error is not None:
+            continue
+        try:
+            table.replay(key, record)
+        except Exception as fault:  # noqa: BLE001 - it is a fault of the request alone
+            outcome = outcome or fault
+    ended.resolve(outcome)

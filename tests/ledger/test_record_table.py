@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from kledger.ledger import LedgerError, LedgerStore, Row, RowsDone, UnreadableRow
-from kledger.ledger.record_table import Append, RecordRows, RecordTable
+from kledger.ledger.record_table import Append, RecordRows, RecordTable, submit_together
 from kledger.ledger.row_format import TEXT_REST, RowFormat, RowKey
 from kledger.ledger.testing import FaultyEngine
 
@@ -21,6 +21,18 @@ def decode(key: bytes, row: bytes) -> tuple[str, str]:
 
 ROWS = RecordRows[str, str](
     prefix=KEYS.prefix, encode_key=KEYS.encode, encode=WORDS.encode, decode=decode
+)
+
+OTHER_KEYS = RowKey("number", b"number/", key=TEXT_REST)
+
+
+def decode_other(key: bytes, row: bytes) -> tuple[str, str]:
+    (name,) = OTHER_KEYS.decode(key)
+    return name, WORDS.decode(row, which=name)
+
+
+OTHER_ROWS = RecordRows[str, str](
+    prefix=OTHER_KEYS.prefix, encode_key=OTHER_KEYS.encode, encode=WORDS.encode, decode=decode_other
 )
 
 
@@ -127,6 +139,68 @@ async def test_a_fault_of_the_replay_is_the_callers() -> None:
         words = RecordTable(store, ROWS, fails)
         assert isinstance(await words.submit("a", "1"), RuntimeError)
         assert "1" == words.get("a"), "its row is durable"
+
+
+async def test_records_of_two_tables_hold_together_in_their_order() -> None:
+    engine = FaultyEngine(None)
+    order: list[str] = []
+    async with LedgerStore.open(None, engine=engine) as store:
+        words = RecordTable(store, ROWS, order.append)
+        numbers = RecordTable(store, OTHER_ROWS, order.append)
+        assert await words.submit("a", "1") is None
+        before = engine.calls["commit"]
+        moved = [words.change("a", None), numbers.change("b", "1"), words.change("c", "2")]
+        ended = submit_together(moved)
+        assert (None, "1", "2") == (words.head("a"), numbers.head("b"), words.head("c"))
+        assert words.is_writing
+        assert await ended is None
+        assert ({"c": "2"}, {"b": "1"}) == (words.durable, numbers.durable)
+        assert (1, False) == (engine.calls["commit"] - before, words.is_writing)
+        assert ["a", "a", "b", "c"] == order
+    async with LedgerStore.open(None, engine=engine) as store:
+        numbers = RecordTable(store, OTHER_ROWS)
+        numbers.load()
+        assert ({"c": "2"}, {"b": "1"}) == (Words(store).durable, numbers.durable)
+
+
+async def test_records_of_two_tables_fail_together() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, engine=engine) as store:
+        words, numbers = Words(store), RecordTable(store, OTHER_ROWS)
+        assert await words.submit("a", "1") is None
+        engine.fail_next("commit")
+        moved = [words.change("a", None), numbers.change("b", "1"), words.change("a", "2")]
+        assert isinstance(await submit_together(moved), LedgerError)
+        assert ({"a": "1"}, {}) == (words.durable, numbers.durable)
+        assert ("1", None) == (words.head("a"), numbers.head("b"))
+
+
+async def test_a_fault_before_the_write_of_several_leaves_their_heads() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+        words = Words(store)
+        first = words.submit("a", "1")
+
+        def fails(_rows: Sequence[Row], _done: RowsDone, /) -> None:
+            raise RuntimeError("injected")
+
+        append: Append = fails
+        with pytest.raises(RuntimeError):
+            submit_together([words.change("a", "2"), words.change("a", "3")], append)
+        assert "1" == words.head("a")
+        assert await first is None
+        assert ("1", "1", 1) == (words.get("a"), words.head("a"), words.head_count())
+
+
+async def test_a_fault_of_one_replay_leaves_out_no_other() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+
+        def fails(_key: str) -> None:
+            raise RuntimeError("injected")
+
+        words, numbers = RecordTable(store, ROWS, fails), RecordTable(store, OTHER_ROWS)
+        ended = submit_together([words.change("a", "1"), numbers.change("b", "2")])
+        assert isinstance(await ended, RuntimeError)
+        assert ({"a": "1"}, {"b": "2"}) == (words.durable, numbers.durable)
 
 
 async def test_records_that_are_written_lazily_hold_at_once() -> None:
