@@ -11,7 +11,7 @@ Must not know: what records mean, how changes are decided.
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kledger.ledger.commits.committer import RowsDone, ignore_outcome
 from kledger.ledger.engine.base import Row
@@ -117,15 +117,15 @@ class RecordTable(Generic[K, R]):
         """Whether a write is under way."""
         return bool(self._heads)
 
-    def change(self, key: K, record: R | None) -> "RecordChange[K, R]":
+    def change(self, key: K, record: R | None) -> "RecordChange":
         """Return a change for `submit_together`; None deletes the record."""
-        return RecordChange(self, key, record)
+        return self, key, record
 
     def submit(
         self, key: K, record: R | None, append: Append | None = None
     ) -> Deferred[Exception | None]:
         """Write one record, and replay it when it is durable, as `submit_together` does."""
-        return submit_together((RecordChange(self, key, record),), append)
+        return submit_together(((self, key, record),), append)
 
     def submit_lazily(self, changes: Iterable[tuple[K, R | None]]) -> None:
         """Let records hold at once, and write them with whatever comes next.
@@ -148,27 +148,24 @@ class RecordTable(Generic[K, R]):
         return before
 
     def _end(self, key: K) -> None:
-        """Take back the head if no other write of its key is under way."""
-        newest, count = self._heads[key]
-        self._set_head(key, (newest, count - 1) if count > 1 else None)
+        """Count a write of a key as ended; without another one its head is the durable record."""
+        newest, count = self._heads.pop(key)
+        if count > 1:
+            self._heads[key] = newest, count - 1
 
-    def _set_head(self, key: K, head: tuple[R | None, int] | None) -> None:
-        if head is None:
-            del self._heads[key]
-        else:
-            self._heads[key] = head
+    def _undo(self, key: K, before: tuple[R | None, int] | None) -> None:
+        """Take back a `_begin` that returned `before`."""
+        del self._heads[key]
+        if before is not None:
+            self._heads[key] = before
 
 
-class RecordChange(NamedTuple, Generic[K, R]):
-    """A record of a table as it will be; None: it will be deleted."""
-
-    table: RecordTable[K, R]
-    key: K
-    record: R | None
+RecordChange: TypeAlias = tuple[RecordTable[Any, Any], Any, Any]
+"""A table, a key of it and the record as it will be; `RecordTable.change` makes it."""
 
 
 def submit_together(
-    changes: Sequence[RecordChange[Any, Any]], append: Append | None = None
+    changes: Sequence[RecordChange], append: Append | None = None
 ) -> Deferred[Exception | None]:
     """Write records, all or none, and replay them in their order when they are durable.
 
@@ -188,28 +185,27 @@ def submit_together(
     landed = partial(_landed, changes, ended)
     before = [table._begin(key, record) for table, key, record in changes]
     try:
-        (append or changes[0].table._store.append_rows_nowait)(rows, landed)
+        (append or changes[0][0]._store.append_rows_nowait)(rows, landed)
     except LedgerError as error:
         landed(error)
     except BaseException:
-        for change, head in zip(reversed(changes), reversed(before), strict=True):
-            change.table._set_head(change.key, head)
+        for (table, key, _), head in zip(reversed(changes), reversed(before), strict=True):
+            table._undo(key, head)
         raise
     return ended
 
 
 def _landed(
-    changes: Sequence[RecordChange[Any, Any]],
+    changes: Sequence[RecordChange],
     ended: Deferred[Exception | None],
     error: LedgerError | None,
 ) -> None:
     outcome: Exception | None = error
     for table, key, record in changes:
         table._end(key)
-        if error is not None:
-            continue
-        try:
-            table.replay(key, record)
-        except Exception as fault:  # noqa: BLE001 - it is a fault of the request alone
-            outcome = outcome or fault
+        if error is None:
+            try:
+                table.replay(key, record)
+            except Exception as fault:  # noqa: BLE001 - it is a fault of the request alone
+                outcome = outcome or fault
     ended.resolve(outcome)
