@@ -517,11 +517,16 @@ TEXT_REST: Final = _Rest(str.encode, bytes.decode)
 
 def json_rest(*, separators: tuple[str, str] | None = None, sort_keys: bool = False) -> RowField:
     """Return a field of JSON; the arguments are those of `json.dumps`."""
+    decoder = json.JSONDecoder()
+    encoder = json.JSONEncoder(separators=separators, sort_keys=sort_keys, check_circular=False)
 
     def write(value: Any) -> bytes:
-        return json.dumps(value, separators=separators, sort_keys=sort_keys).encode()
+        return encoder.encode(value).encode()
 
-    return _Rest(write, json.loads)
+    def read(content: bytes) -> Any:
+        return decoder.decode(content.decode())
+
+    return _Rest(write, read)
 
 
 def array(
