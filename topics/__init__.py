@@ -22,7 +22,7 @@ from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.record_walk import RecordWalk, WalkNeeded, WalkResult
 from kledger.topics.partition.results import AppendResult, LogLocation, ReadResult
 from kledger.topics.partition.transaction_state import AbortedTransaction
-from kledger.topics.registry import TopicRegistry
+from kledger.topics.registry import TopicRegistry, check_partition_count
 from kledger.topics.topic import Topic
 from kledger.topics.topic_names import check_name
 
@@ -50,6 +50,7 @@ __all__ = [
     "WalkNeeded",
     "WalkResult",
     "check_name",
+    "check_partition_count",
     "describe",
     "run_walk",
 ]

@@ -1,21 +1,22 @@
 """Deleted topics: removes in the background what deleted topics have left in the store.
 
-Rule: a deletion is a durable row before anything is removed, and that row is removed last, so the
-next start finds what a crash or a failure has left. Partitions of many topics are removed together.
-A topic that cannot be removed does not keep others from being removed.
+Rule: a deletion is a durable record before anything is removed, and that record is deleted last, so
+the next start finds what a crash or a failure has left. Partitions of many topics are removed
+together. A topic that cannot be removed does not keep others from being removed.
 Must not know: topics that exist.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from functools import partial
 from itertools import count
 from uuid import UUID
 
-from kledger.ledger import AlreadyClosed, Fenced, LedgerError, LedgerStore
+from kledger.ledger import AlreadyClosed, Fenced, LedgerError, LedgerStore, Row, RowsDone
+from kledger.ledger.record_table import RecordChange, RecordTable, submit_together
 from kledger.runtime.tasks import Supervisor
-from kledger.topics.keys import DELETION_PREFIX, PARTITION_PREFIX, deletion_key
+from kledger.topics.keys import PARTITION_PREFIX
 from kledger.topics.partition import records
 from kledger.topics.partition.partition_loader import managed_ledger_name
 from kledger.topics.partition.records import TopicRecord
@@ -33,21 +34,37 @@ class DeletedTopics:
     def __init__(self, store: LedgerStore, supervisor: Supervisor) -> None:
         self._store = store
         self._supervisor = supervisor
-        self._remaining: dict[UUID, TopicRecord] = {}
+        self._remaining = RecordTable(store, records.DELETED_TOPIC_ROWS, self._replayed)
+        self._settle: dict[UUID, Callable[[], Awaitable[None]]] = {}
+        self._is_starting = False
         self._removing = asyncio.Lock()
 
     def load(self) -> None:
-        """Read the deletions that were not completed before the start."""
-        self.add(records.decode_topic(row) for _, row in self._store.scan_rows(DELETION_PREFIX))
+        """Read the deletions that were not completed before the start, and complete them.
 
-    def add(self, topics: Iterable[TopicRecord]) -> None:
-        """Add topics whose deletion is durable, and start to remove what they have left."""
-        self._remaining |= {record.topic_id: record for record in topics}
-        if self._remaining and not self._removing.locked() and not self._supervisor.is_closed:
+        Raises:
+            UnreadableRow: one of them cannot be read.
+        """
+        self._remaining.load()
+
+    def deletion(self, record: TopicRecord) -> RecordChange:
+        """Return the record of a deletion; when it is durable, the removal starts."""
+        return self._remaining.change(record.topic_id, record)
+
+    def settle_first(self, topic_id: UUID, settle: Callable[[], Awaitable[None]]) -> None:
+        """Await `settle` before what a topic has left is removed: then nothing adds to it."""
+        self._settle[topic_id] = settle
+
+    def _replayed(self, topic_id: UUID) -> None:
+        if self._remaining.get(topic_id) is None or self._is_starting or self._removing.locked():
+            return
+        if not self._supervisor.is_closed:
+            self._is_starting = True
             self._supervisor.spawn(self.remove(), "removal of deleted topics")
 
     async def remove(self) -> None:
         """Remove all of it; the next call tries again what failed."""
+        self._is_starting = False
         async with self._removing:
             failed: set[UUID] = set()
             try:
@@ -64,7 +81,7 @@ class DeletedTopics:
         """Return the next topics, up to the limit of partitions that are removed together."""
         some: list[TopicRecord] = []
         partitions = 0
-        for record in self._remaining.values():
+        for record in self._remaining.durable.values():
             if record.topic_id in failed:
                 continue
             partitions += record.partition_count
@@ -82,13 +99,13 @@ class DeletedTopics:
             if len(some) == 1:
                 logger.warning("remains of topic %s stay for now: %s", some[0].name, error)
             return False
-        for record in some:
-            del self._remaining[record.topic_id]
         return True
 
     async def _remove(self, some: Sequence[TopicRecord]) -> None:
         names: list[str] = []
         for record in some:
+            if (settle := self._settle.get(record.topic_id)) is not None:
+                await settle()
             names += await self._store.run_blocking(self._stored, record)
         for start in range(0, len(names), PARTITIONS_TOGETHER_MAX):
             await self._store.delete_managed_ledgers(names[start : start + PARTITIONS_TOGETHER_MAX])
@@ -97,10 +114,24 @@ class DeletedTopics:
             while len(found := await self._rows_of(record)) >= ROWS_TOGETHER_MAX:
                 await self._store.put_rows([(key, None) for key in found])
             keys += found
-        keys += [deletion_key(record.topic_id) for record in some]
-        for start in range(0, len(keys), ROWS_TOGETHER_MAX):
-            chunk = keys[start : start + ROWS_TOGETHER_MAX]
-            await self._store.put_rows([(key, None) for key in chunk])
+        while len(keys) + len(some) > ROWS_TOGETHER_MAX:
+            await self._store.put_rows([(key, None) for key in keys[:ROWS_TOGETHER_MAX]])
+            del keys[:ROWS_TOGETHER_MAX]
+        await self._forget(some, [(key, None) for key in keys])
+
+    async def _forget(self, some: Sequence[TopicRecord], last: Sequence[Row]) -> None:
+        """Delete the records of deletions, and in the same group the last rows of their topics."""
+
+        def append(rows: Sequence[Row], done: RowsDone, /) -> None:
+            self._store.append_rows_nowait([*last, *rows], done)
+
+        error = await submit_together(
+            [self._remaining.change(record.topic_id, None) for record in some], append
+        )
+        if error is not None:
+            raise error
+        for record in some:
+            self._settle.pop(record.topic_id, None)
 
     def _stored(self, record: TopicRecord) -> list[str]:
         """Return the managed ledgers that a topic has.

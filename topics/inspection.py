@@ -14,7 +14,7 @@ from kledger.batches.errors import BatchError, CorruptBatch
 from kledger.batches.header import BatchHeader, read_header, verify_checksum
 from kledger.ledger import Position, UnreadableRow
 from kledger.topics.config.topic_config import TopicDefaults, effective_config
-from kledger.topics.keys import TOPIC_PREFIX, PartitionKeys, ids_after
+from kledger.topics.keys import PartitionKeys, ids_after
 from kledger.topics.partition import records
 from kledger.topics.partition.offset_index import Interval
 from kledger.topics.partition.records import TopicRecord
@@ -65,12 +65,11 @@ class StoredTopics:
         self.problems: list[str] = []
         self._rows = rows
         self._topics: dict[UUID, TopicRecord] = {}
-        for key, row in rows.scan_rows(TOPIC_PREFIX):
+        for key, row in rows.scan_rows(records.TOPIC_ROWS.prefix):
             try:
-                record = records.decode_topic(row)
+                _, record = records.TOPIC_ROWS.decode(key, row)
             except UnreadableRow as error:
-                name = key[len(TOPIC_PREFIX) :].decode(errors="replace")
-                self.problems.append(f"topic {name}: {error}")
+                self.problems.append(str(error))
             else:
                 self._topics[record.topic_id] = record
 

@@ -20,21 +20,13 @@ P id index A offset    an aborted transaction, by the offset of its marker
 from struct import Struct
 from uuid import UUID
 
-TOPIC_PREFIX = b"T"
-DELETION_PREFIX = b"D"
+from kledger.ledger.row_format import TEXT_REST, UUID16, RowKey
+
+TOPIC_KEYS = RowKey("topic", b"T", name=TEXT_REST)
+DELETION_KEYS = RowKey("deleted topic", b"D", topic_id=UUID16)
 PARTITION_PREFIX = b"P"
 _INDEX = Struct(">I")
 _ID = Struct(">Q")
-
-
-def topic_key(name: str) -> bytes:
-    """Row of a topic."""
-    return TOPIC_PREFIX + name.encode()
-
-
-def deletion_key(topic_id: UUID) -> bytes:
-    """Row that remembers an unfinished deletion."""
-    return DELETION_PREFIX + topic_id.bytes
 
 
 class PartitionKeys:

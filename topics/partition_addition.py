@@ -19,7 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionAddition:
-    """One addition to one topic: `prepare`, then the caller stores the new count, then `settle`."""
+    """One addition to one topic.
+
+    `prepare`, then the caller stores the new count and calls `follow` when it holds, then `settle`.
+    """
 
     def __init__(self, topic: Topic, store: LedgerStore, total: int) -> None:
         """Args: total: the new partition count."""
@@ -28,6 +31,7 @@ class PartitionAddition:
         self._old = range(topic.partition_count)
         self._new = range(topic.partition_count, total)
         self._prepared: set[str] = set()
+        self._current: set[str] = set()
 
     async def prepare(self) -> None:
         """Make the new partitions' cursors, durably.
@@ -58,13 +62,13 @@ class PartitionAddition:
                 with suppress(LedgerError):
                     await self._store.delete_managed_ledger(self._topic.ledger_name(index))
 
-    async def settle(self) -> None:
-        """Make and delete cursors as on the old partitions since `prepare`.
+    def follow(self) -> None:
+        """Note the cursors of the old partitions, in the step in which the new are visible."""
+        self._current = self._names()
 
-        Call it in the same tick in which the new count becomes visible.
-        """
-        names = self._names()
-        missing, deleted = names - self._prepared, self._prepared - names
+    async def settle(self) -> None:
+        """Make and delete cursors as on the old partitions between `prepare` and `follow`."""
+        missing, deleted = self._current - self._prepared, self._prepared - self._current
         if not missing and not deleted:
             return
         for index in self._new:

@@ -1,8 +1,9 @@
 """Topic registry: which topics exist, under which names and ids, with which settings.
 
-Rule: a topic exists from the moment its row is durable until the row is deleted; each change is one
-atomic group of rows, and memory follows it. Changes are made one at a time. A deleted topic has a
-row until everything it has left is removed.
+Rule: a topic exists from the moment its record is durable until the record is deleted. Each change
+is one atomic write of records; when it is durable, memory follows by the replay that a start uses,
+whether its caller still waits or not. Changes are made one at a time. A deleted topic has another
+record until everything it has left is removed.
 Must not know: requests, records.
 """
 
@@ -11,7 +12,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from kledger.ledger import LedgerError, LedgerStore, Row
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger.record_table import RecordChange, RecordTable, submit_together
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.listeners import Listeners
@@ -31,9 +33,7 @@ from kledger.topics.errors import (
     TopicsError,
     UnknownTopic,
 )
-from kledger.topics.keys import TOPIC_PREFIX, deletion_key, topic_key
-from kledger.topics.partition import records
-from kledger.topics.partition.records import TopicRecord
+from kledger.topics.partition.records import TOPIC_ROWS, TopicRecord
 from kledger.topics.partition.results import from_ledger_error
 from kledger.topics.partition_addition import PartitionAddition
 from kledger.topics.retention import LowestCommittedOffset, enforce_retention, no_group
@@ -60,10 +60,13 @@ class TopicRegistry:
         self._store = store
         self._clock = clock
         self._entropy = entropy
+        self._records = RecordTable(store, TOPIC_ROWS, self._replayed)
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._collisions: dict[str, str] = {}
         self._changing = asyncio.Lock()
+        self._addition: PartitionAddition | None = None
+        """Partitions that are being added."""
         self._supervisor = Supervisor(containment=store.containment)
         self._deleted_topics = DeletedTopics(store, self._supervisor)
         self.idle_closed = Listeners(store.containment)
@@ -85,8 +88,7 @@ class TopicRegistry:
         registry = cls(
             store, defaults or TopicDefaults(), clock or SystemClock(), entropy or SystemEntropy()
         )
-        for _, row in store.scan_rows(TOPIC_PREFIX):
-            registry._add(records.decode_topic(row))
+        registry._records.load()
         registry._deleted_topics.load()
         return registry
 
@@ -124,6 +126,24 @@ class TopicRegistry:
             InvalidTopicName, TopicAlreadyExists, InvalidPartitions, InvalidReplicationFactor,
             InvalidConfig: it cannot be created.
         """
+        name = self.check_new_name(name)
+        count = self.defaults.num_partitions if partitions == USE_DEFAULT else partitions
+        check_partition_count(count)
+        if replication not in (USE_DEFAULT, 1):
+            raise InvalidReplicationFactor(f"replication factor {replication}, expected 1 or -1")
+        record = TopicRecord(
+            name, self._entropy.uuid4(), count, dict(configs or {}), self._clock.now_ms()
+        )
+        check_configs(record.configs)
+        effective_config(record.configs, self.defaults)
+        return record
+
+    def check_new_name(self, name: str) -> str:
+        """Check that a topic can be created under a name, and return the name in its one spelling.
+
+        Raises:
+            InvalidTopicName, TopicAlreadyExists: it cannot.
+        """
         name = resolve_name(name)
         check_name(name)
         if is_internal(name):
@@ -135,16 +155,7 @@ class TopicRegistry:
             raise InvalidTopicName(
                 f"Topic {name!r} collides with existing topic: {other}, as '.' and '_' count as one"
             )
-        count = self.defaults.num_partitions if partitions == USE_DEFAULT else partitions
-        _check_partition_count(count, 1)
-        if replication not in (USE_DEFAULT, 1):
-            raise InvalidReplicationFactor(f"replication factor {replication}, expected 1 or -1")
-        record = TopicRecord(
-            name, self._entropy.uuid4(), count, dict(configs or {}), self._clock.now_ms()
-        )
-        check_configs(record.configs)
-        effective_config(record.configs, self.defaults)
-        return record
+        return name
 
     # Changes
 
@@ -164,11 +175,12 @@ class TopicRegistry:
             TopicStorageFailed: nothing was made.
         """
         async with self._changing:
+            await self._settle_writes()
             record = self.check_creation(
                 name, partitions=partitions, configs=configs, replication=replication
             )
-            await self._put([(topic_key(record.name), records.encode_topic(record))])
-            return self._add(record)
+            await _submit([self._records.change(record.name, record)])
+            return self._topics[record.name]
 
     async def delete(self, name: str, *, topic_id: UUID | None = None) -> None:
         """Delete a topic with everything in it.
@@ -184,6 +196,7 @@ class TopicRegistry:
             TopicStorageFailed: nothing was deleted.
         """
         async with self._changing:
+            await self._settle_writes()
             topic = self._expect(name)
             if topic_id not in (None, topic.id):
                 raise UnknownTopic(f"topic {name!r} has the id {topic.id}, expected {topic_id}")
@@ -196,25 +209,18 @@ class TopicRegistry:
             TopicStorageFailed: nothing was deleted.
         """
         async with self._changing:
+            await self._settle_writes()
             existing = [topic for topic in topics if self._topics.get(topic.name) is topic]
-            await self._delete(existing)
+            if existing:
+                await self._delete(existing)
             return existing
 
     async def _delete(self, topics: Sequence[Topic]) -> None:
-        rows: list[Row] = []
+        changes: list[RecordChange] = []
         for topic in topics:
-            rows.append((topic_key(topic.name), None))
-            rows.append((deletion_key(topic.id), records.encode_topic(topic.record)))
-        await self._put(rows)
-        for topic in topics:
-            del self._topics[topic.name]
-            del self._by_id[topic.id]
-            del self._collisions[collision_key(topic.name)]
-            self.epoch += 1
-            topic.mark_deleted()
-        for topic in topics:
-            await topic.settle()
-        self._deleted_topics.add(topic.record for topic in topics)
+            changes.append(self._records.change(topic.name, None))
+            changes.append(self._deleted_topics.deletion(topic.record))
+        await _submit(changes)
 
     async def create_partitions(self, name: str, total: int) -> Topic:
         """Add partitions to a topic; durable cursors begin at their first entry.
@@ -224,7 +230,13 @@ class TopicRegistry:
             InvalidPartitions: it has that many, or more.
             TopicStorageFailed: nothing has changed.
         """
+        # An addition left halfway would lack cursors, so a caller cannot cancel it.
+        addition = self._create_partitions(name, total)
+        return await self._supervisor.finish(addition, f"add partitions to {name}")
+
+    async def _create_partitions(self, name: str, total: int) -> Topic:
         async with self._changing:
+            await self._settle_writes()
             topic = self._expect(name)
             self.check_partitions(topic, total)
             topic.keeps_open = True  # the addition follows the cursors of open partitions
@@ -235,14 +247,17 @@ class TopicRegistry:
             return topic
 
     async def _add_partitions(self, topic: Topic, total: int) -> None:
-        addition = PartitionAddition(topic, self._store, total)
-        await addition.prepare()
+        addition = self._addition = PartitionAddition(topic, self._store, total)
         try:
-            await self._change(topic, partition_count=total, configs=topic.configs)
-        except TopicsError:
-            await addition.undo()
-            raise
-        await addition.settle()
+            await addition.prepare()
+            try:
+                await self._change(topic, partition_count=total, configs=topic.configs)
+            except TopicsError:
+                await addition.undo()
+                raise
+            await addition.settle()
+        finally:
+            self._addition = None
 
     def check_partitions(self, topic: Topic, total: int) -> None:
         """Check what `create_partitions` checks; plain. Raises InvalidPartitions."""
@@ -251,7 +266,7 @@ class TopicRegistry:
                 f"The topic {topic.name!r} currently has {topic.partition_count} partition(s); "
                 f"{total} would not be an increase."
             )
-        _check_partition_count(total, topic.partition_count + 1)
+        check_partition_count(total, topic.partition_count + 1)
 
     async def alter_configs(
         self, name: str, changes: Mapping[str, str | None], *, replace: bool = False
@@ -269,6 +284,7 @@ class TopicRegistry:
             TopicStorageFailed: nothing was changed.
         """
         async with self._changing:
+            await self._settle_writes()
             topic = self._expect(name)
             configs = self.check_changes(topic, changes, replace=replace)
             await self._change(topic, partition_count=topic.partition_count, configs=configs)
@@ -366,7 +382,26 @@ class TopicRegistry:
             raise unknown_topic(name)
         return topic
 
-    def _add(self, record: TopicRecord) -> Topic:
+    async def _settle_writes(self) -> None:
+        """Wait for a change whose caller was cancelled; the next is checked on what it leaves."""
+        if self._records.is_writing:
+            await self._store.flush()
+
+    def _replayed(self, name: str) -> None:
+        """Follow the record of a topic: it is durable, or was loaded, or has been deleted."""
+        record, topic = self._records.get(name), self._topics.get(name)
+        if topic is None:
+            assert record is not None, f"there was no topic {name!r}"
+            self._add(record)
+        elif record is None:
+            self._remove(topic)
+        else:
+            topic.apply(record)
+            if self._addition is not None:
+                self._addition.follow()
+        self.epoch += 1
+
+    def _add(self, record: TopicRecord) -> None:
         topic = Topic(
             record,
             store=self._store,
@@ -377,26 +412,34 @@ class TopicRegistry:
         self._topics[topic.name] = topic
         self._by_id[topic.id] = topic
         self._collisions[collision_key(topic.name)] = topic.name
-        self.epoch += 1
-        return topic
+
+    def _remove(self, topic: Topic) -> None:
+        del self._topics[topic.name]
+        del self._by_id[topic.id]
+        del self._collisions[collision_key(topic.name)]
+        topic.mark_deleted()
+        if not topic.is_settled:
+            self._deleted_topics.settle_first(topic.id, topic.settle)
 
     async def _change(
         self, topic: Topic, *, partition_count: int, configs: Mapping[str, str]
     ) -> None:
         old = topic.record
         record = TopicRecord(old.name, old.topic_id, partition_count, dict(configs), old.created_ms)
-        await self._put([(topic_key(record.name), records.encode_topic(record))])
-        topic.apply(record)
-        self.epoch += 1
-
-    async def _put(self, rows: list[Row]) -> None:
-        try:
-            await self._store.put_rows(rows)
-        except LedgerError as error:
-            raise from_ledger_error(error) from error
+        await _submit([self._records.change(record.name, record)])
 
 
-def _check_partition_count(count: int, minimum: int) -> None:
+async def _submit(changes: Sequence[RecordChange]) -> None:
+    """Write changes, and return when they hold. Raises TopicStorageFailed: nothing has changed."""
+    error = await submit_together(changes)
+    if isinstance(error, LedgerError):
+        raise from_ledger_error(error) from error
+    if error is not None:
+        raise error
+
+
+def check_partition_count(count: int, minimum: int = 1) -> None:
+    """Check how many partitions a topic shall have. Raises InvalidPartitions."""
     if count < 1:
         raise InvalidPartitions(
             f"Number of partitions was set to an invalid non-positive value: {count}"

@@ -232,6 +232,11 @@ class Topic:
                 self._supervisor.containment.failed(log, fault)
             log.managed_ledger.evict_cached()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no partition is being opened or closed."""
+        return not self._changing
+
     async def settle(self) -> None:
         """Wait until no partition is being opened or closed."""
         await self._changing.settle()

@@ -34,7 +34,12 @@ from kledger.gateway.wire.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from kledger.topics import InvalidConfig, InvalidReplicationFactor, TopicsError
+from kledger.topics import (
+    InvalidConfig,
+    InvalidReplicationFactor,
+    TopicsError,
+    check_partition_count,
+)
 
 KEY = 19
 MIN_VERSION = 2
@@ -74,7 +79,7 @@ async def _create(
 ) -> CreatableTopicResult:
     services, registry = context.services, context.services.registry
     _refuse_reserved(asked.name)
-    registry.check_creation(asked.name)
+    registry.check_new_name(asked.name)
     values = {config.name: _value(config) for config in asked.configs}
     registry.check_creation(asked.name, configs=values)
     partitions = _partition_count(context, asked)
@@ -125,7 +130,7 @@ def _partition_count(context: RequestContext, asked: CreatableTopic) -> int:
         )
     is_default = asked.num_partitions == USE_DEFAULT
     count = config.num_partitions if is_default else asked.num_partitions
-    context.services.registry.check_creation(asked.name, partitions=count)
+    check_partition_count(count)
     if replicas > 1:
         raise InvalidReplicationFactor(
             f"Unable to replicate the partition {replicas} time(s): The target replication factor "

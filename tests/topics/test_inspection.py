@@ -16,7 +16,7 @@ from kledger.topics.inspection import (
     check_batch,
     partition_of,
 )
-from kledger.topics.keys import PartitionKeys, topic_key
+from kledger.topics.keys import TOPIC_KEYS, PartitionKeys
 from kledger.topics.partition import records
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
 from kledger.topics.partition.partition_loader import managed_ledger_name
@@ -53,17 +53,18 @@ def topic_row(**configs: str) -> bytes:
 
 
 def test_topics_that_are_there() -> None:
-    topics = StoredTopics(Rows({topic_key("orders"): topic_row(), topic_key("bad"): b"\x09"}))
+    rows = {TOPIC_KEYS.encode("orders"): topic_row(), TOPIC_KEYS.encode("bad"): b"\x09"}
+    topics = StoredTopics(Rows(rows))
     assert topics.has(PartitionName("orders", 1, ID))
     assert not topics.has(PartitionName("orders", 2, ID))
     assert not topics.has(PartitionName("orders", 0, UUID(int=8))), "made again under its name"
-    assert ["topic bad: topic row: expected version 1, got 9"] == topics.problems
+    assert ["topic row 'bad': expected version 1, got 9"] == topics.problems
 
 
 def test_segment_bytes_are_the_topics_or_kafkas_default() -> None:
     partition = PartitionName("orders", 0, ID)
     for name in ("segment.bytes", "internal.segment.bytes"):
-        rows = Rows({topic_key("orders"): topic_row(**{name: "2097152"})})
+        rows = Rows({TOPIC_KEYS.encode("orders"): topic_row(**{name: "2097152"})})
         assert 2097152 == StoredTopics(rows).segment_bytes(partition)
     assert 1 << 30 == StoredTopics(Rows()).segment_bytes(partition)
 

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from kledger.topics.keys import PartitionKeys, deletion_key, ids_after, topic_key
+from kledger.topics.keys import DELETION_KEYS, TOPIC_KEYS, PartitionKeys, ids_after
 
 ID = UUID(int=7)
 
@@ -28,4 +28,8 @@ def test_ids_are_ordered_and_come_back() -> None:
 
 
 def test_topics_and_deletions_do_not_mix() -> None:
-    assert (b"Torders", b"D" + ID.bytes) == (topic_key("orders"), deletion_key(ID))
+    assert (b"Torders", b"D" + ID.bytes) == (TOPIC_KEYS.encode("orders"), DELETION_KEYS.encode(ID))
+    assert (("orders",), (ID,)) == (
+        TOPIC_KEYS.decode(b"Torders"),
+        DELETION_KEYS.decode(b"D" + ID.bytes),
+    )

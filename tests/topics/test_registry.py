@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from kledger.ledger import UnreadableRow
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.config.topic_config import TopicDefaults
@@ -19,6 +20,8 @@ from kledger.topics.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from kledger.topics.keys import DELETION_KEYS, TOPIC_KEYS
+from kledger.topics.registry import TopicRegistry
 from tests.batches.words import batch
 from tests.topics.words import append, house, outcome
 
@@ -75,12 +78,86 @@ async def test_topics_survive_a_restart() -> None:
         assert again.registry.get_by_id(gone.id) is None
 
 
+async def test_a_topic_that_cannot_be_read_stops_the_start() -> None:
+    async with house() as here:
+        await here.registry.create("t")
+        deleted = UUID(int=7)
+        for key, name in (
+            (TOPIC_KEYS.encode("t"), "topic row 't'"),
+            (DELETION_KEYS.encode(deleted), f"deleted topic row '{deleted}'"),
+        ):
+            before = here.store.get_row(key)
+            await here.store.put_rows([(key, b"\x03")])
+            with pytest.raises(UnreadableRow, match=f"^{name}: expected version 1, got 3$"):
+                await TopicRegistry.open(here.store)
+            await here.store.put_rows([(key, before)])
+
+
 async def test_two_creations_at_once_make_one_topic() -> None:
     async with house() as here:
         found = await asyncio.gather(
             *[here.registry.create("a") for _ in range(3)], return_exceptions=True
         )
         assert 2 == sum(isinstance(each, TopicAlreadyExists) for each in found)
+
+
+async def test_a_creation_whose_caller_is_cancelled_makes_the_topic() -> None:
+    """Its row was durable, and memory did not know: the topic appeared with the next start."""
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        hold = engine.hold_next("commit")
+        making = asyncio.ensure_future(here.registry.create("a"))
+        await hold.reached()
+        making.cancel()
+        again = asyncio.ensure_future(here.registry.create("a"))
+        await asyncio.sleep(0)
+        hold.release()
+        with pytest.raises(TopicAlreadyExists):
+            await again
+        (topic,) = here.registry.all()
+    async with house(engine) as later:
+        assert [topic.id] == [each.id for each in later.registry.all()]
+
+
+async def test_a_deletion_whose_caller_is_cancelled_deletes_the_topic() -> None:
+    """Its rows were durable, and the topic took records, which the next start deleted."""
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log("a")
+        await append(log, batch("x"))
+        hold = engine.hold_next("commit")
+        deleting = asyncio.ensure_future(here.registry.delete("a"))
+        await hold.reached()
+        deleting.cancel()
+        making = asyncio.ensure_future(here.registry.create("a"))
+        await asyncio.sleep(0)
+        hold.release()
+        topic = await making
+        assert [topic] == here.registry.all()
+        assert UnknownPartition is outcome(await append(log, batch("y")))
+        await here.registry.finish_deletions()
+        assert [] == here.store.managed_ledger_names()
+    async with house(engine) as later:
+        assert [topic.id] == [each.id for each in later.registry.all()]
+
+
+async def test_changes_whose_callers_are_cancelled_hold() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        topic = await here.registry.create("a")
+        for change in (
+            here.registry.alter_configs("a", {"retention.ms": "5"}),
+            here.registry.create_partitions("a", 3),
+        ):
+            hold = engine.hold_next("commit")
+            changing = asyncio.ensure_future(change)
+            await hold.reached()
+            changing.cancel()
+            hold.release()
+            with pytest.raises(asyncio.CancelledError):
+                await changing
+            await here.store.flush()
+        assert (3, {"retention.ms": "5"}) == (topic.partition_count, topic.configs)
 
 
 async def test_failed_changes_change_nothing() -> None:

@@ -7,10 +7,11 @@ Must not know: when rows are written, where they are kept.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
+from kledger.ledger.record_table import RecordRows
 from kledger.ledger.row_format import (
     I16,
     I32,
@@ -23,6 +24,7 @@ from kledger.ledger.row_format import (
     json_rest,
     mapping,
 )
+from kledger.topics.keys import DELETION_KEYS, TOPIC_KEYS
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.transaction_state import AbortedTransaction
@@ -31,8 +33,7 @@ VERSION = 1
 CHECKPOINT_VERSION = 2
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRecord:
+class TopicRecord(NamedTuple):
     """A topic as it is stored; everything in it is text or a number."""
 
     name: str
@@ -71,7 +72,7 @@ def _topic_fields(record: TopicRecord) -> dict[str, Any]:
 def _topic_record(fields: Any) -> TopicRecord:
     return TopicRecord(
         str(fields["name"]),
-        UUID(hex=fields["id"]),
+        UUID(bytes=bytes.fromhex(fields["id"])),
         int(fields["partitions"]),
         {str(name): str(value) for name, value in fields["configs"].items()},
         int(fields["created_ms"]),
@@ -80,9 +81,9 @@ def _topic_record(fields: Any) -> TopicRecord:
 
 # The names of settings change from release to release, so a topic is JSON behind the version.
 _TOPIC_JSON = json_rest(separators=(",", ":"), sort_keys=True)
-_TOPICS = RowFormat[TopicRecord](
-    "topic", {VERSION: converted(_TOPIC_JSON, _topic_fields, _topic_record)}
-)
+_TOPIC_LAYOUTS = {VERSION: converted(_TOPIC_JSON, _topic_fields, _topic_record)}
+_TOPICS = RowFormat[TopicRecord]("topic", _TOPIC_LAYOUTS)
+_DELETED_TOPICS = RowFormat[TopicRecord]("deleted topic", _TOPIC_LAYOUTS)
 _LOG_STARTS = RowFormat[int]("log start", {VERSION: I64})
 _LEDGER_SUMMARIES = RowFormat[LedgerSummary](
     "ledger summary",
@@ -146,9 +147,35 @@ def encode_topic(record: TopicRecord) -> bytes:
     return _TOPICS.encode(record)
 
 
-def decode_topic(row: bytes, key: bytes | None = None) -> TopicRecord:
-    """Return the topic in a row; `key` names the row in an error. Raises UnreadableRow."""
-    return _TOPICS.decode(row, which=key)
+def decode_topic(row: bytes, name: str | None = None) -> TopicRecord:
+    """Return the topic in a row; `name` is for an error. Raises UnreadableRow."""
+    return _TOPICS.decode(row, which=name)
+
+
+def _decode_topic_row(key: bytes, row: bytes) -> tuple[str, TopicRecord]:
+    (name,) = TOPIC_KEYS.decode(key)
+    return name, decode_topic(row, name)
+
+
+def _decode_deleted_topic_row(key: bytes, row: bytes) -> tuple[UUID, TopicRecord]:
+    (topic_id,) = DELETION_KEYS.decode(key)
+    return topic_id, _DELETED_TOPICS.decode(row, which=str(topic_id))
+
+
+TOPIC_ROWS = RecordRows[str, TopicRecord](
+    prefix=TOPIC_KEYS.prefix,
+    encode_key=TOPIC_KEYS.encode,
+    encode=encode_topic,
+    decode=_decode_topic_row,
+)
+"""Topics that exist, by name."""
+DELETED_TOPIC_ROWS = RecordRows[UUID, TopicRecord](
+    prefix=DELETION_KEYS.prefix,
+    encode_key=DELETION_KEYS.encode,
+    encode=encode_topic,
+    decode=_decode_deleted_topic_row,
+)
+"""Topics of which something is left in the store, by id."""
 
 
 def encode_log_start(offset: int) -> bytes:
