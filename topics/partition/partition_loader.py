@@ -71,6 +71,11 @@ class PartitionContext:
     supervisor: Supervisor
 
     @property
+    def partition(self) -> str:
+        """Topic and index, for errors."""
+        return f"{self.topic}-{self.index}"
+
+    @property
     def name(self) -> str:
         """Name of its managed ledger."""
         return managed_ledger_name(self.topic, self.topic_id, self.index)
@@ -122,8 +127,9 @@ async def open_partition(context: PartitionContext) -> PartitionLog:
     except LedgerError as error:
         raise from_ledger_error(error) from error
     except BatchError as error:
-        name = f"{context.topic}-{context.index}"
-        raise TopicStorageFailed(f"{name}: stored entry is no batch: {error}") from error
+        raise TopicStorageFailed(
+            f"{context.partition}: stored entry is no batch: {error}"
+        ) from error
     return log
 
 
@@ -164,7 +170,9 @@ class _PartitionLoader:
         """Read the rows, as far as the log confirms them."""
         checkpoint = self._load_checkpoint()
         log_start_row = self.store.get_row(self.keys.log_start)
-        log_start = records.decode_log_start(log_start_row) if log_start_row else 0
+        log_start = 0
+        if log_start_row:
+            log_start = records.decode_log_start(log_start_row, self.context.partition)
         next_offset = log_start
         if checkpoint is not None:
             next_offset = max(next_offset, checkpoint.next_offset)
@@ -194,7 +202,7 @@ class _PartitionLoader:
         row = self.store.get_row(self.keys.checkpoint)
         if row is None:
             return None
-        checkpoint = records.decode_checkpoint(row)
+        checkpoint = records.decode_checkpoint(row, self.context.partition)
         position = Position(checkpoint.ledger_id, checkpoint.entry_id)
         if position > self.ledger.last_confirmed_entry:
             logger.warning(

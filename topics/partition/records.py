@@ -183,9 +183,9 @@ def encode_log_start(offset: int) -> bytes:
     return _LOG_STARTS.encode(offset)
 
 
-def decode_log_start(row: bytes) -> int:
-    """Return the offset in a row of `encode_log_start`. Raises UnreadableRow."""
-    return _LOG_STARTS.decode(row)
+def decode_log_start(row: bytes, partition: str | None = None) -> int:
+    """Return the offset in a row; `partition` is for an error. Raises UnreadableRow."""
+    return _LOG_STARTS.decode(row, which=partition)
 
 
 def encode_ledger_summary(ledger_summary: LedgerSummary) -> bytes:
@@ -213,9 +213,9 @@ def encode_checkpoint(checkpoint: Checkpoint, pause: Pause = no_pause) -> bytes:
     return _CHECKPOINTS.encode(checkpoint, pause=pause)
 
 
-def decode_checkpoint(row: bytes) -> Checkpoint:
-    """Return the checkpoint in a row of `encode_checkpoint`. Raises UnreadableRow."""
-    return _CHECKPOINTS.decode(row)
+def decode_checkpoint(row: bytes, partition: str | None = None) -> Checkpoint:
+    """Return the checkpoint in a row; `partition` is for an error. Raises UnreadableRow."""
+    return _CHECKPOINTS.decode(row, which=partition)
 
 
 def encode_aborted(aborted: AbortedTransaction) -> bytes:

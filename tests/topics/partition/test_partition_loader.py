@@ -62,6 +62,23 @@ async def test_checkpoint_beyond_the_log_is_not_believed() -> None:
         assert (1, 2) == (log.log_start_offset, log.high_watermark)
 
 
+async def test_a_row_that_cannot_be_read_is_named() -> None:
+    async with house() as here:
+        log = await here.log("t")
+        keys = PartitionKeys(log.topic_id, 0)
+    for key, kind, versions in (
+        (keys.checkpoint, "checkpoint", "2, got 1"),
+        (keys.log_start, "log start", "1, got 3"),
+    ):
+        async with house(here.engine) as again:
+            before = again.store.get_row(key)
+            await again.store.put_rows([(key, bytes([int(versions[-1])]))])
+            error = f"^{kind} row 't-0': expected version {versions}$"
+            with pytest.raises(TopicStorageFailed, match=error):
+                await again.log("t")
+            await again.store.put_rows([(key, before)])
+
+
 async def test_lost_index_rows_are_worked_out_again() -> None:
     async with house(is_closed_well=False) as here:
         log = await here.log(configs=SMALL_SEGMENTS)
