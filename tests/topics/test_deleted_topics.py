@@ -1,5 +1,6 @@
 """What deleted topics leave goes together, whatever of it cannot be read."""
 
+import asyncio
 import logging
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from kledger.ledger import StorageFailed
 from kledger.ledger.engine.memory import MemoryEngine
 from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import UnknownPartition
 from tests.batches.words import batch
 from tests.topics.words import append, house
 
@@ -64,6 +66,27 @@ async def test_what_cannot_be_read_keeps_nothing_else(caplog: pytest.LogCaptureF
     async with house(engine) as again:
         await again.registry.finish_deletions()
         assert ([], []) == (again.store.managed_ledger_names(), again.store.scan_rows())
+
+
+async def test_a_partition_that_is_being_opened_leaves_nothing() -> None:
+    """Whether its ledger is durable before the deletion or not."""
+    for is_held in (True, False):
+        engine = FaultyEngine(None)
+        async with house(engine) as here:
+            topic = await here.registry.create("a", partitions=2)
+            hold = engine.hold_next("commit") if is_held else None
+            opening = [asyncio.ensure_future(topic.open_partition(index)) for index in range(2)]
+            if hold is not None:
+                await hold.reached()
+            deleting = asyncio.ensure_future(here.registry.delete("a"))
+            await asyncio.sleep(0)
+            if hold is not None:
+                hold.release()
+            await deleting
+            await here.registry.finish_deletions()
+            outcomes = await asyncio.gather(*opening, return_exceptions=True)
+            assert [UnknownPartition] * 2 == [type(each) for each in outcomes]
+            assert ([], []) == (here.store.managed_ledger_names(), here.store.scan_rows())
 
 
 async def test_a_closing_store_logs_nothing_and_the_next_start_continues(
