@@ -9,7 +9,9 @@ from kledger.batches.header import read_header
 from kledger.ledger import EARLIEST, Cursor, Position, StoreConfig
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import TopicsError
+from kledger.topics.keys import PartitionKeys
 from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.records import encode_log_start
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, House, append, house
 
@@ -188,6 +190,30 @@ async def test_crash_after_the_log_start_moves_cursors_at_the_next_start() -> No
         log = await again.log()
         assert 3 == log.log_start_offset
         assert 3 == await first_owed(log.managed_ledger.cursors["slow"])
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_cursors_that_an_opening_could_not_move_are_moved_by_retention(failures: int) -> None:
+    """They stayed before the log start until the next opening, and delivered removed records."""
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log, _ = await fill(here, SMALL_SEGMENTS)
+        await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        log_start_key = PartitionKeys(log.topic_id, 0).log_start
+    async with house(engine, store_config=StoreConfig(cache_bytes=0)) as again:
+        # As a crash leaves it, between the row of the log start and the cursors.
+        await again.store.put_rows([(log_start_key, encode_log_start(3))])
+        engine.delay_next("read", 0)  # of the end, which opening needs
+        engine.fail_next("read")
+        log = await again.log()
+        for _ in range(failures - 1):
+            engine.fail_next("read")
+            await log.enforce_retention()
+        cursor = log.managed_ledger.cursors["slow"]
+        assert 3 == log.log_start_offset
+        assert 0 == await first_owed(cursor)
+        await log.enforce_retention()
+        assert 3 == await first_owed(cursor)
 
 
 async def test_partition_whose_beginning_cannot_be_read_is_opened_all_the_same() -> None:

@@ -3,18 +3,20 @@
 Retention and DeleteRecords call it.
 
 Rule: the new log start is durable before anything is removed, cursors move last; one removal at a
-time. What a crash leaves of a removal, the next opening completes.
+time. What a crash leaves of a removal, the next opening completes; if it cannot, the next removal.
 Must not know: appends, readers, when retention runs.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from kledger.ledger import LATEST, LedgerStore, ManagedLedger, Position
+from kledger.ledger import LATEST, LedgerError, LedgerStore, ManagedLedger, Position
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.config.topic_config import TopicConfig
+from kledger.topics.errors import TopicsError
 from kledger.topics.keys import PartitionKeys
 from kledger.topics.partition import records
 from kledger.topics.partition.offset_index import UNKNOWN, OffsetIndex
@@ -22,6 +24,8 @@ from kledger.topics.partition.partition_checkpointer import PartitionCheckpointe
 from kledger.topics.partition.partition_state import PartitionState
 from kledger.topics.partition.results import LogLocation
 from kledger.topics.partition.retention_plan import KeptLedger, Removal, plan_removal
+
+logger = logging.getLogger(__name__)
 
 DELETED_ROWS_MAX = 1000
 """Rows that are removed in one write."""
@@ -51,6 +55,8 @@ class LogTrimmer:
         self._supervisor = supervisor
         self._removing = asyncio.Lock()
         self._raising = asyncio.Lock()
+        self._locate_later: Locate | None = None
+        """Set while cursors are before the log start, as its entry could not be read."""
 
     async def close(self) -> None:
         """Wait for the end of a removal, then close the checkpointer.
@@ -84,7 +90,7 @@ class LogTrimmer:
                 location = await locate(max(offset, self._state.log_start_offset))
             await self._raise_log_start(offset, moved)
             if location is None:  # cursors that were opened meanwhile
-                await self.move_cursors_to_log_start(locate)
+                await self._move_cursors_to_log_start(locate)
             else:
                 self._acknowledge_before(location)
 
@@ -98,11 +104,24 @@ class LogTrimmer:
                 if self._state.raise_log_start(offset):
                     moved()
 
-    async def move_cursors_to_log_start(self, locate: Locate) -> None:
-        """Acknowledge for every cursor the records before the log start.
+    async def complete_log_start(self, locate: Locate) -> None:
+        """Move the cursors to the log start, as a DeleteRecords that a crash interrupted had to.
+
+        If the entry at the log start cannot be read, the next removal tries again.
 
         Args:
             locate: `PartitionLog.locate`.
+        """
+        try:
+            await self._move_cursors_to_log_start(locate)
+        except (LedgerError, TopicsError) as error:
+            self._locate_later = locate
+            logger.warning("cursors of %s are before its log start: %s", self._ledger.name, error)
+        else:
+            self._locate_later = None
+
+    async def _move_cursors_to_log_start(self, locate: Locate) -> None:
+        """Acknowledge for every cursor the records before the log start.
 
         Raises:
             LedgerError, TopicsError: the entry at the log start cannot be read.
@@ -150,6 +169,8 @@ class LogTrimmer:
             return self._kept_ledgers(self._unconsumed_from(config, committed_offset))
 
         async with self._removing:
+            if self._locate_later is not None:
+                await self.complete_log_start(self._locate_later)
             removal = self._plan(config, now_ms, kept_ledgers())
             if removal is not None and removal.is_roll_needed:
                 await self._ledger.roll_over()

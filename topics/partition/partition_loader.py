@@ -27,7 +27,7 @@ from kledger.ledger import (
 from kledger.runtime.clock import Clock
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.config.topic_config import TopicConfig, TopicDefaults
-from kledger.topics.errors import TopicsError, TopicStorageFailed
+from kledger.topics.errors import TopicStorageFailed
 from kledger.topics.keys import PartitionKeys, ids_after
 from kledger.topics.partition import records
 from kledger.topics.partition.index_rows import IndexRows
@@ -123,7 +123,7 @@ async def open_partition(context: PartitionContext) -> PartitionLog:
         await opening.replay(context.clock.now_ms())
         log = opening.make_log()
         await opening.trimmer.remove_stale_rows()
-        await _move_cursors_to_log_start(opening.trimmer, log, context.name)
+        await opening.trimmer.complete_log_start(log.locate)
     except LedgerError as error:
         raise from_ledger_error(error) from error
     except BatchError as error:
@@ -131,14 +131,6 @@ async def open_partition(context: PartitionContext) -> PartitionLog:
             f"{context.partition}: stored entry is no batch: {error}"
         ) from error
     return log
-
-
-async def _move_cursors_to_log_start(trimmer: LogTrimmer, log: PartitionLog, name: str) -> None:
-    """Complete a DeleteRecords that a crash interrupted; an unreadable log opens all the same."""
-    try:
-        await trimmer.move_cursors_to_log_start(log.locate)
-    except (LedgerError, TopicsError) as error:
-        logger.warning("cursors of %s stay before its log start: %s", name, error)
 
 
 class _PartitionLoader:
