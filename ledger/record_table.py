@@ -143,8 +143,11 @@ class RecordTable(Generic[K, R]):
 
     def _begin(self, key: K, record: R | None) -> tuple[R | None, int] | None:
         """Let a record be the head of its key; return the head before it."""
-        before = self._heads.get(key)
-        self._heads[key] = record, 1 if before is None else before[1] + 1
+        first = record, 1
+        before = self._heads.setdefault(key, first)
+        if before is first:
+            return None
+        self._heads[key] = record, before[1] + 1
         return before
 
     def _end(self, key: K) -> None:

@@ -56,7 +56,7 @@ class DeletedTopics:
         self._settle[topic_id] = settle
 
     def _replayed(self, topic_id: UUID) -> None:
-        if self._remaining.get(topic_id) is None or self._is_starting or self._removing.locked():
+        if self._is_starting or self._removing.locked() or self._remaining.get(topic_id) is None:
             return
         if not self._supervisor.is_closed:
             self._is_starting = True
