@@ -8,7 +8,7 @@ CODE := $(wildcard benchmarks compat_tests kledger pipelines tests)
 COMPAT := $(wildcard compat_tests)
 # What a server loads; compiled by the set-up, because compiling takes longer than starting. The
 # compiler does not follow links.
-ROOMS := batches delivery gateway kledger ledger native offsets runtime subscriptions topics
+PACKAGES := batches delivery gateway kledger ledger native offsets runtime subscriptions topics
 LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,\
 	asyncio_throttle crc32c cramjam google/protobuf grpc opentelemetry/proto pyroaring re2 rocksdict uvloop)
 # One process of pytest for each core; the one that has nothing left takes over tests of the other.
@@ -33,7 +33,7 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python \
 		--no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q $(ROOMS) $(LIBRARIES)
+	$(BIN)/python -m compileall -q $(PACKAGES) $(LIBRARIES)
 	touch $(STAMP)
 
 setup-peers: $(STAMP) ## Install the peers that do not come from PyPI: Java, Maven and kcat.

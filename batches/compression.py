@@ -1,9 +1,9 @@
-"""The four codecs of record batches, by the library.
+"""The four codecs of record batches, by cramjam.
 
-Rule: output never grows beyond the limit the caller sets, so that a small batch cannot claim the
-memory of the process; whatever a codec finds wrong becomes CorruptBatch. The library decompresses
-without the interpreter's lock; large outputs get pages of their own, because filling a bytearray
-with zeros, and giving it back, would hold the lock for a hundred times as long.
+Rule: output never grows beyond the limit the caller sets, so that a small batch cannot exhaust
+the memory of the process; every error of a codec becomes CorruptBatch. The library decompresses
+without the GIL; large outputs get pages of their own, because filling a bytearray
+with zeros, and giving it back, would hold the GIL for a hundred times as long.
 Must not know: records.
 
 Kafka's snappy is the framing of snappy-java ("xerial": a 16-byte head, then length-prefixed raw
@@ -107,7 +107,7 @@ def decompress(
 def release(body: Buffer) -> None:
     """Free the memory of a body that `decompress` returned, if it has pages of its own.
 
-    Closing the pages releases the interpreter's lock meanwhile; collecting them would not. Parts of
+    Closing the pages releases the GIL meanwhile; collecting them would not. Parts of
     the body that are still in use keep it.
     """
     if isinstance(body, memoryview) and isinstance(pages := body.obj, mmap):

@@ -1,4 +1,4 @@
-"""What can be wrong with a record batch, one class per kind of answer.
+"""Errors of record batches, one class for each error code of the protocol.
 
 Rule: the class decides the answer to the peer; the message gives the expected and the actual value.
 Must not know: error codes of the wire; the gateway maps the classes to them.
@@ -6,7 +6,7 @@ Must not know: error codes of the wire; the gateway maps the classes to them.
 
 
 class BatchError(Exception):
-    """Base of everything this room raises about a batch."""
+    """Base of everything this package raises about a batch."""
 
 
 class CorruptBatch(BatchError):
@@ -18,7 +18,7 @@ class DecompressedTooLarge(CorruptBatch):
 
 
 class InvalidBatch(BatchError):
-    """The batch is whole, but breaks a rule for produced batches.
+    """The batch is intact, but breaks a rule for produced batches.
 
     Attributes:
         record_errors: (index of the record, message) for each record at fault; empty when the
@@ -35,7 +35,7 @@ class UnsupportedCompression(BatchError):
 
 
 class BatchTooLarge(BatchError):
-    """The batch, as it is on the wire, is larger than the limit in force."""
+    """The batch, as received, is larger than the limit."""
 
 
 class TimestampNotAllowed(BatchError):

@@ -1,4 +1,4 @@
-"""Pacing: pauses in a long walk, so that other threads get the interpreter's lock.
+"""Pacing: pauses in a long walk, so that other threads get the GIL.
 
 Rule: code that may walk millions of records or headers calls `pause` every `STEPS_PER_PAUSE` of
 them.

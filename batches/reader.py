@@ -7,7 +7,7 @@ Must not know: which records a consumer may see; it returns all of them, control
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kledger.batches.buffers import Buffer
 from kledger.batches.builder import ABORT, COMMIT
@@ -15,7 +15,10 @@ from kledger.batches.compression import OUTPUT_SIZE_MAX, decompress, release
 from kledger.batches.errors import CorruptBatch
 from kledger.batches.header import BATCH_OVERHEAD, BatchHeader, read_header
 from kledger.batches.pacing import Pause, no_pause, paced
-from kledger.batches.record import Record, RecordFields, locate_fields, read_rest
+from kledger.batches.record import Record, RecordFields, locate_fields, read_rest, read_varint
+
+KeyValue: TypeAlias = tuple[bytes | None, bytes | None]
+"""Key and value of a record."""
 
 
 class RecordTime(NamedTuple):
@@ -128,6 +131,85 @@ def iterate_fields(body: Buffer, count: int, pause: Pause = no_pause) -> Iterato
         yield fields
     if position != len(body):
         raise CorruptBatch(f"{len(body) - position} bytes after the last of {count} records")
+
+
+def iterate_key_values(body: bytes, count: int, *, part_count: int) -> Iterator[list[KeyValue]]:
+    """Yield key and value of each of `count` records, and nothing else of them.
+
+    Args:
+        body: uncompressed.
+        count: of the header.
+        part_count: the length of the lists, but for the last one.
+
+    Raises:
+        CorruptBatch: while iterating, when the records do not fit the count.
+    """
+    position = 0
+    for first in range(0, count, part_count):
+        part, position = _read_key_values(body, position, min(part_count, count - first))
+        yield part
+    if position != len(body):
+        raise CorruptBatch(f"{len(body) - position} bytes after the last of {count} records")
+
+
+def _read_key_values(  # noqa: PLR0912 - the numbers are decoded inline, see below
+    body: bytes, position: int, count: int
+) -> tuple[list[KeyValue], int]:
+    """Read some records from a position on; return the position behind them too.
+
+    Numbers of one or two bytes are decoded here: calls would take three times as long. Timestamp
+    and offset are skipped.
+    """
+    found: list[KeyValue] = []
+    try:
+        for _ in range(count):
+            byte, high = body[position], body[position + 1]
+            if byte < 0x80:
+                size = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            elif high < 0x80:
+                size = ((byte & 0x7F | high << 7) >> 1) ^ -(byte & 1)
+                position += 2
+            else:
+                size, position = read_varint(body, position)
+            end = position + size
+            position += 1  # the attributes
+            while body[position] >= 0x80:
+                position += 1
+            position += 1
+            while body[position] >= 0x80:
+                position += 1
+            position += 1
+            byte = body[position]
+            if byte < 0x80:
+                size = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            else:
+                size, position = read_varint(body, position)
+            key = None
+            if size >= 0:
+                key = body[position : position + size]
+                position += size
+            byte, high = body[position], body[position + 1]
+            if byte < 0x80:
+                size = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            elif high < 0x80:
+                size = ((byte & 0x7F | high << 7) >> 1) ^ -(byte & 1)
+                position += 2
+            else:
+                size, position = read_varint(body, position)
+            value = None
+            if size >= 0:
+                value = body[position : position + size]
+                position += size
+            if not position < end <= len(body):  # the count of headers is behind the value
+                raise CorruptBatch(f"record ends at byte {end}, its value at byte {position}")
+            found.append((key, value))
+            position = end
+    except IndexError:
+        raise CorruptBatch(f"records end after {len(found)}, expected {count}") from None
+    return found, position
 
 
 def record_timestamp(header: BatchHeader, fields: RecordFields) -> int:

@@ -70,6 +70,27 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     raise CorruptBatch(f"varint at byte {position} is longer than {VARINT_SIZE_MAX} bytes")
 
 
+def rest_of_varint(data: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Read on in a varint whose first byte says that it has more; for loops over short varints.
+
+    Args:
+        data: with the varint.
+        position: of its second byte.
+        first: its first byte.
+
+    Returns:
+        The varint as it is written, so 2n for n and 2n - 1 for -n, and the position after it.
+
+    Raises:
+        CorruptBatch, IndexError: it does not end within ten bytes, or within the data.
+    """
+    second = data[position]
+    if second < 0x80:
+        return first & 0x7F | second << 7, position + 1
+    value, end = read_varint(data, position - 1)
+    return (value << 1) ^ (value >> 63), end
+
+
 def write_varint(out: bytearray, value: int) -> None:
     """Append `value` as a zigzag varint."""
     value = (value << 1) ^ (value >> 63)

@@ -14,7 +14,7 @@ Kind = Literal[
     "start", "restart", "cold-consume", "idle-connections", "idle-fetches", "space",
     "transactions", "rebalance", "many-topics", "idle-partitions", "session-fetches",
     "ledger", "many-ledgers", "cursor-holes", "server-in-process", "long-walks",
-    "native-produce", "native-consume", "native-shared", "native-drain",
+    "native-produce", "native-consume", "native-shared", "native-drain", "table-view",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -166,6 +166,10 @@ CASES = (
     *(_native("native-consume", size, 100_000) for size in _SIZES),
     *(_native("native-shared", "1k", 60_000, consumers=each) for each in (1, 8)),
     _native("native-drain", "1k", 100_000),
+    Case(
+        name="table-view", kind="table-view", record_bytes=100, records=1_000_000,
+        subjects=(EMBEDDED, REMOTE),
+    ),
 )  # fmt: skip
 
 

@@ -59,10 +59,10 @@ def kio_reader(stem: str, message: ApiMessage, version: int) -> tuple[Operation,
 
 
 def kafka_python_reader(
-    room: Any, message: ApiMessage, version: int
+    module: Any, message: ApiMessage, version: int
 ) -> tuple[Operation, Operation]:
     """Return how kafka-python reads the message's bytes, and how it writes what it read."""
-    cls, body = getattr(room, type(message).__name__), encode(message, version)
+    cls, body = getattr(module, type(message).__name__), encode(message, version)
     value = cls.decode(body, version=version)
     value._header = None
     return lambda: cls.decode(body, version=version), lambda: value.encode(version=version)
@@ -171,10 +171,10 @@ def fetch_rows() -> list[Row]:
 
 def other_rows() -> list[Row]:
     """A heartbeat and the largest answer that an object codec builds."""
-    beat = k12_heartbeat.HeartbeatRequest(
+    heartbeat = k12_heartbeat.HeartbeatRequest(
         group_id="a-group", generation_id=3, member_id="consumer-1-0f0f0f0f"
     )
-    body = memoryview(encode(beat, 4))
+    body = memoryview(encode(heartbeat, 4))
     brokers = [k03_metadata.MetadataResponseBroker(node_id=1, host="localhost", port=9092)]
     metadata = k03_metadata.MetadataResponse(
         brokers=brokers,
@@ -196,8 +196,8 @@ def other_rows() -> list[Row]:
             "decode Heartbeat v4",
             1.5,
             lambda: decode(k12_heartbeat.HeartbeatRequest, 4, body),
-            kio_reader("heartbeat", beat, 4)[0],
-            kafka_python_reader(kafka_consumer, beat, 4)[0],
+            kio_reader("heartbeat", heartbeat, 4)[0],
+            kafka_python_reader(kafka_consumer, heartbeat, 4)[0],
         ),
         (
             "encode Metadata v12, 100 topics x 3",
@@ -210,10 +210,10 @@ def other_rows() -> list[Row]:
 
 
 IMPORT_ALL = """
-import gateway.wire.codec, gateway.wire.messages as room, pkgutil, time
+import kledger.gateway.wire.codec, kledger.gateway.wire.messages as messages, pkgutil, time
 began = time.perf_counter()
-for each in pkgutil.iter_modules(room.__path__):
-    __import__(f"{room.__name__}.{each.name}")
+for each in pkgutil.iter_modules(messages.__path__):
+    __import__(f"{messages.__name__}.{each.name}")
 print((time.perf_counter() - began) * 1e3)
 """
 

@@ -1,4 +1,4 @@
-"""Ledger cases: what one program measures in its own process; no server elsewhere, no Kafka."""
+"""Ledger cases: programs that measure in their own process, without another server or Kafka."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def server_in_process(case: Case, subject: str, testbed: Testbed) -> Figures:
 
 
 def long_walks(case: Case, subject: str, testbed: Testbed) -> Figures:
-    """Send batches whose every record has to be looked at to a server in that process."""
+    """Send batches whose records must all be checked to a server in that process."""
     return _measure("long_walks", subject, testbed, "--records", str(case.records))
 
 

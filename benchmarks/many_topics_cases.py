@@ -33,7 +33,8 @@ _POLL_S = 0.02
 _REST_PERCENT = 20.0
 _IDLE_MS = 4_000
 """Longer than one round of writing to all partitions takes."""
-_GIVEN_BACK_S = 1.0
+_GIVEN_BACK_S = 31.0
+"""Longer than the period in which a server gives memory back once."""
 _RECORD_BYTES = 100
 _CORRELATION = bytes(4)
 _REST_S_MAX = 60

@@ -40,6 +40,22 @@ def load(case: Case, subject: str, testbed: Testbed) -> Figures:
         return _figures(case, found, server_cpu_s=usage.cpu_s)
 
 
+def table_view(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Load a topic of as many keys as records into a table view, and refresh it."""
+    words = [
+        "--via", NATIVE_VIA[subject], "--records", str(case.records),
+        "--record-bytes", str(case.record_bytes), "--partitions", str(case.partitions),
+    ]  # fmt: skip
+    with testbed.own_server(FSYNC, is_native=True) as server:
+        if subject == EMBEDDED:
+            server.folder.mkdir(parents=True)
+            return clients.own_program("table_view_load", *words, "--data", str(server.data_folder))
+        assert isinstance(server, KledgerServer)
+        server.start()
+        words += ["--bootstrap", server.bootstrap, "--native", server.native_address]
+        return clients.own_program("table_view_load", *words)
+
+
 def _figures(case: Case, found: Figures, *, server_cpu_s: float) -> Figures:
     figures = rates(case, found, cpu_s=server_cpu_s + found["client_cpu_s"])
     figures["cpu_all_ms_per_mb"] = figures.pop("cpu_ms_per_mb")

@@ -32,10 +32,9 @@ _IMPORTS = (
 )
 
 _ARENAS = (
-    "Of 10,000 closed partitions 1 MB is left; but small objects that live on, among them those"
-    " that CPython keeps for reuse, lie in most of its arenas of 1 MiB, which it gives back only"
-    " when they are empty. What is free there is used by whatever comes next; the index keeps up to"
-    " 128 MB of rows in memory, too"
+    "The objects of closed partitions are freed, but CPython gives an arena of 1 MiB back only when"
+    " it is empty, and single objects that live on, each made at some time of the burst, keep some"
+    " 30 of them. What is free there is used by whatever comes next"
 )
 
 REMARKS: dict[tuple[str, str, str], str] = {

@@ -51,8 +51,11 @@ _UNITS = {
     "ack_cpu_us": "acknowledged in calls of 1,000, each entry CPU µs",
     "single_ack_ms": "acknowledged alone, with all holes there, ms",
     "cursor_open_s": "managed ledger open after a kill s",
-    "first_read_s": "first 100 owed entries read s", "holes_kept": "holes found after it",
-    "owed_again": "acknowledged entries owed again",
+    "first_read_s": "first 100 unacknowledged entries read s", "holes_kept": "holes found after it",
+    "owed_again": "acknowledged entries redelivered",
+    "cpu_us_per_key": "CPU µs of this process/key", "bytes_per_key": "memory B/key",
+    "refresh_p50_ms": "refresh p50 ms", "refresh_p99_ms": "refresh p99 ms",
+    "refresh_behind_p50_ms": "refresh behind a write p50 ms",
     "import_ms": "imported ms", "first_ready_ms": "first one ready ms", "ready_ms": "ready ms",
     "left_ms": "left ms",
 }  # fmt: skip
@@ -86,6 +89,8 @@ _WORK = {
     "many-ledgers": "{case.partitions:,} managed ledgers of {case.repeats} ledgers and an open one",
     "long-walks": "batches of {case.records:,} records out of time, plain, compressed, or one of as"
     " many headers: longest pause of the server's event loop meanwhile",
+    "table-view": "{case.records:,} keys with values of {case.record_bytes:,} B on kledger fsync:"
+    " loaded, then refreshed with nothing to read, and behind one new record",
     "cursor-holes": "every second entry acknowledged with one cursor, {case.records:,} of them,"
     " `cursor_ranges_max` {case.ranges_max:,}",
 }
@@ -220,7 +225,8 @@ def _profiles(results: Results) -> str:
     parts = [
         (
             "## Where the time goes\n\nSamples of the running server (py-spy), by the innermost"
-            " Python function; time in a native call counts for its caller, waiting for nobody.\n"
+            " Python function; time in a native call counts for its caller;"
+            " waiting does not count.\n"
         )
     ]
     for name, rows in results.profiles.items():

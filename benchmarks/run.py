@@ -1,7 +1,7 @@
-"""Run: takes the cases one by one, and in each the subjects in turn, round after round.
+"""Run: measures the cases one by one, and in each the subjects alternately, round by round.
 
 Rule: subjects alternate inside a case, so that whatever the machine does meanwhile meets all of
-them; a case that fails is noted and the run goes on.
+them; a case that fails is recorded and the run continues.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ _MEASURES: dict[str, _Measure] = {
     "native-consume": native_cases.load,
     "native-shared": native_cases.load,
     "native-drain": native_cases.load,
+    "table-view": native_cases.table_view,
 }
 # A mass of idle connections is the same mass a second time.
 _ROUNDS_OF_KIND = {
@@ -95,7 +96,7 @@ def run_cases(
 
 
 def _run_case(case: Case, testbed: Testbed, results: Results, rounds: int) -> None:
-    """Measure one case, its subjects in turn."""
+    """Measure one case, its subjects alternately."""
     with ExitStack() as exits:
         measure = _MEASURES.get(case.kind) or _consuming(case, testbed, exits)
         if case.kind in _SHARED_KINDS:

@@ -1,7 +1,8 @@
 """Space cases: what deleting gives back, how soon, and what a running producer feels of it.
 
-Rule: topics are written in turn, so that every log file holds some of each; a tenth of them stays.
-What is alive is counted as payload alone, so that everything around it counts against the server.
+Rule: topics are written alternately, so that every log file has some of each; a tenth of them
+stays. What is alive is counted as payload alone, so that everything around it counts against the
+server.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def space(case: Case, subject: str, testbed: Testbed) -> Figures:
 
 
 def fill(case: Case, subject: str, server: ServerProcess) -> list[str]:
-    """Write all topics in turn; return those that will go."""
+    """Write all topics alternately; return those to delete."""
     names = [create_topic(subject, server.bootstrap, 1) for _ in range(_TOPICS)]
     producer = Producer({
         "bootstrap.servers": server.bootstrap, "linger.ms": 5, "log_level": 3,

@@ -103,7 +103,7 @@ def identified(producer: Producer, response: bytes) -> Producer:
 
 
 def ended(producer: Producer, response: bytes, *, protocol: int) -> tuple[int, Producer]:
-    """Read the error code of EndTxn, and the producer as it goes on."""
+    """Read the error code of EndTxn, and the producer's next id and epoch."""
     if protocol == 1:
         return coordinator_error(response), producer
     _, error, producer_id, epoch = struct.unpack_from(">ihqh", response, 1)

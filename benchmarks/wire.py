@@ -100,7 +100,7 @@ def fetch_request(
     """Build a framed Fetch request, version 11, at offset 0 of every place.
 
     Args:
-        places: partitions by topic; in a session that goes on, only what has changed.
+        places: partitions by topic; in an incremental fetch, only what has changed.
         wait_ms: how long the server may wait for a first byte.
         session: its id and epoch.
     """

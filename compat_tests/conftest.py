@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,11 @@ from compat_tests.settings import dotted
 
 # The one setting that is not a default: three seconds of waiting for each new group teach nothing.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+# A server that looks for something to compact, or to delete, again and again.
+COMPACTING = SETTINGS | {
+    "log.cleaner.backoff.ms": "100",
+    "log.retention.check.interval.ms": "300",
+}
 # A tool lives a second or two: no time to gain from the second compiler or from several collectors.
 TOOL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 
@@ -60,12 +65,24 @@ def server(
         yield running
 
 
-def make_server(config: pytest.Config, folder: Path) -> ServerProcess:
+def make_server(
+    config: pytest.Config, folder: Path, settings: Mapping[str, str] = SETTINGS
+) -> ServerProcess:
     """Build the server that the options name, not started."""
     if config.getoption("--server") == "kafka":
-        return ApacheKafkaServer(folder, settings=SETTINGS)
+        return ApacheKafkaServer(folder, settings=settings)
     durability = str(config.getoption("--durability"))
-    return KledgerServer(folder, durability=durability, settings=SETTINGS, is_native=True)
+    return KledgerServer(folder, durability=durability, settings=settings, is_native=True)
+
+
+@pytest.fixture(scope="session")
+def compacting_bootstrap(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The address of another server, which compacts as soon as there is something to compact."""
+    folder = tmp_path_factory.mktemp("compacting-server")
+    with make_server(pytestconfig, folder, COMPACTING) as running:
+        yield running.bootstrap
 
 
 @pytest.fixture(scope="session")

@@ -41,7 +41,7 @@ def record_origin(value: bytes) -> tuple[str, TopicPartitionKey, int]:
 
 
 class LoadProducer:
-    """Sends to all partitions by turns, idempotently, until it is stopped; in its own thread."""
+    """Sends to all partitions round robin, idempotently, until it is stopped; in its own thread."""
 
     def __init__(
         self, name: str, bootstrap: str, places: list[TopicPartitionKey], codec: str
@@ -156,7 +156,7 @@ class CommittingConsumer:
                 self._commit()
 
     def _commit(self) -> None:
-        """Commit what was read, and note it when the server has said yes."""
+        """Commit what was read, and record it when the server has confirmed."""
         try:
             answered = self._consumer.commit(asynchronous=False) or []
         except KafkaException:
@@ -216,7 +216,7 @@ class LogChecker:
         raise AssertionError("rounds never end by themselves")
 
     def _check(self, place: TopicPartitionKey, message: Any) -> None:
-        """Check one record and note where it stands."""
+        """Check one record and record its offset."""
         assert message.offset() == self._next_offset[place], f"{place}: a gap before this offset"
         value = message.value()
         producer, origin, sequence = record_origin(value)

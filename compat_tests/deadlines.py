@@ -14,7 +14,7 @@ WAIT_MS = WAIT_S * 1000
 PROGRAM_S = 300
 """The same for a program that has to be started, do its work and end."""
 QUICK_GROUP = {"heartbeat_interval_ms": 200, "session_timeout_ms": 60_000}
-"""Members hear of each other at once, and are not taken for dead when the machine is busy."""
+"""Members are notified at once, and do not expire when the machine is busy."""
 _POLL_S = 0.05
 
 

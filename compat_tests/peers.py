@@ -3,7 +3,7 @@
 Rule: a peer that is not there is an error of set-up (PeerMissing), never a skipped test. Of several
 runs on one checkout one fetches or builds, and the others wait for it.
 `python -m compat_tests.peers` fetches what is missing, through the package managers themselves.
-Must not know: any of the rooms of the server.
+Must not know: any package of the server.
 """
 
 from __future__ import annotations

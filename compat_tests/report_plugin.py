@@ -1,4 +1,4 @@
-"""Report plugin: turns the outcome of the tests into the rows of the compatibility page.
+"""Report plugin: converts the outcome of the tests to the rows of the compatibility page.
 
 Rule: the process that runs a test writes the row into the test's report; the process that started
 the run gathers the rows of all reports. Without pytest-xdist both are the same process.

@@ -5,7 +5,7 @@
 The agent counts the records of each key. A member owns the partitions of the table that have the
 numbers of its stream's partitions; on every assignment it reads them back from the changelog.
 A count, its entry in the changelog and the offset behind it are one transaction. The member is a
-static one: when it comes back, nobody waits for the session of the one that was killed, so that a
+static one: when it rejoins, no member waits for the session of the killed one, so that a
 session may outlive every pause of a busy machine.
 """
 

@@ -206,7 +206,7 @@ def test_group_rebalances_between_two(
 
 
 def poll_until_assigned(consumers: list[Consumer], counts: list[int]) -> None:
-    """Poll the consumers in turn until each holds so many partitions."""
+    """Poll the consumers alternately until each holds so many partitions."""
     for _ in rounds(f"partitions {counts}"):
         for consumer in consumers:
             checked(consumer.consume(10, timeout=0.05))

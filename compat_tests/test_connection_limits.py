@@ -81,7 +81,7 @@ def test_an_address_has_so_many_connections(start: Start, settings: dict[str, st
         assert ANSWERED == asked(opened[0])
 
 
-def test_beyond_max_connections_new_ones_wait_for_a_place(start: Start) -> None:
+def test_connections_beyond_max_connections_wait(start: Start) -> None:
     with connections(start({"max.connections": "2"}), 4) as opened:
         assert [ANSWERED, ANSWERED] == [asked(one) for one in opened[:2]]
         assert [SILENT, SILENT] == [asked(one, SILENCE_S) for one in opened[2:]]

@@ -51,7 +51,7 @@ def shares(consumers: list[Consumer], partitions: int) -> list[list[int]]:
 
 @LIBRDKAFKA
 @pytest.mark.feature("consumer protocol: join, read, commit, leave, go on")
-def test_member_reads_commits_and_goes_on(
+def test_member_reads_commits_and_continues(
     bootstrap: str, make_topic: MakeTopic, group: str
 ) -> None:
     name = make_topic()

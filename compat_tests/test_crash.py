@@ -92,7 +92,7 @@ def kill_and_restart(
 ) -> tuple[
     list[dict[TopicPartitionKey, list[tuple[int, int]]]], dict[TopicPartitionKey, int], float
 ]:
-    """Kill, note what had been acknowledged by then, and start again."""
+    """Kill, record what had been acknowledged by then, and restart."""
     server.kill()
     records = [producer.acknowledged_so_far() for producer in producers]
     commits = dict(member.committed)

@@ -218,7 +218,7 @@ def running_program(command: list[str], log: Path) -> Iterator[Program]:
 
 
 def feed(bootstrap: str, expected: list[list[bytes]], number: int) -> None:
-    """Send the next records, each in its partition, and note what must become of them."""
+    """Send the next records, each to its partition, and record the expected outcome."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for index in range(RECORDS_PER_KILL):
         partition = index % PARTITIONS

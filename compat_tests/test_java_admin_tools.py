@@ -98,7 +98,7 @@ def test_election_tool_needs_no_election(java: Tool, bootstrap: str, make_topic:
 
 
 @pytest.mark.feature("acls: refused without an authorizer")
-def test_acls_tool_is_told_that_there_is_no_authorizer(java: Tool, bootstrap: str) -> None:
+def test_acls_tool_reports_that_there_is_no_authorizer(java: Tool, bootstrap: str) -> None:
     tool = "org.apache.kafka.tools.AclCommand"
     java(tool, "--bootstrap-server", bootstrap, "--list", expect=1)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.compacted_topics import compact, create_compacted
 from compat_tests.conftest import MakeTopic, Tool
 from compat_tests.deadlines import WAIT_MS
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, samples
@@ -114,6 +115,22 @@ def test_console_consumer_reads_librdkafka(
         assert line.split("\t") == expected
 
 
+@pytest.mark.slow
+@pytest.mark.feature("console consumer reads a compacted topic from the beginning")
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_console_consumer_reads_what_compaction_has_left(
+    java: Tool, compacting_bootstrap: str, topic: str, isolation: str
+) -> None:
+    bootstrap = compacting_bootstrap
+    create_compacted(bootstrap, topic)
+    send_all(bootstrap, topic, [one for one in samples(200) if one.key], compression_type="lz4")
+    left = compact(bootstrap, topic)
+    show = ("--formatter-property", "print.offset=true", "--isolation-level", isolation)
+    lines = console_consumer(java, bootstrap, topic, len(left), *show)
+    expected = [[f"Offset:{one.offset}", as_text(one.key), as_text(one.value)] for one in left]
+    assert expected == [line.split("\t") for line in lines]
+
+
 @pytest.mark.feature("consumer-groups: list, describe, reset, delete")
 def test_consumer_groups_tool_manages_a_group(
     java: Tool, bootstrap: str, make_topic: MakeTopic, group: str
@@ -195,7 +212,7 @@ def offsets_in(described: str, topic: str) -> tuple[str, str, str]:
 
 
 @pytest.mark.feature("get-offsets: earliest, latest, by time, largest timestamp")
-def test_get_offsets_tool_finds_places(java: Tool, bootstrap: str, make_topic: MakeTopic) -> None:
+def test_get_offsets_tool_finds_offsets(java: Tool, bootstrap: str, make_topic: MakeTopic) -> None:
     name = make_topic()
     send_all(bootstrap, name, samples(50))
     times = {"-1": "50", "-2": "0", "-3": "49", str(FIRST_TIMESTAMP_MS + 7 * STEP_MS): "7"}

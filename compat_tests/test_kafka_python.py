@@ -152,7 +152,7 @@ def test_group_rebalances_between_two(bootstrap: str, make_topic: MakeTopic, gro
 
 
 def poll_until_assigned(consumers: list[KafkaConsumer], counts: list[int]) -> None:
-    """Poll the consumers in turn until each holds so many partitions."""
+    """Poll the consumers alternately until each holds so many partitions."""
     for _ in rounds(f"partitions {counts}"):
         for consumer in consumers:
             consumer.poll(timeout_ms=50)

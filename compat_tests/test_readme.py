@@ -74,6 +74,17 @@ def test_native_snippet_prints_what_it_wrote(kledger_native_server: str, is_embe
     assert "0 b'one from kledger' {'source': 'readme'}" in run(language, text, ADDRESS)
 
 
+@pytest.mark.parametrize("is_embedded", [True, False])
+def test_table_snippet_prints_what_it_wrote(kledger_native_server: str, is_embedded: bool) -> None:
+    language, text = snippets()["native-table"]
+    connecting = f'kledger.connect("{NATIVE_URL}")'
+    assert connecting in text
+    address = f'kledger.connect("{kledger_native_server}")'
+    text = text.replace(connecting, "kledger.embedded(None)" if is_embedded else address)
+    expected = "b'order-17' becomes b'paid'\nb'paid' 1\n"
+    assert expected == run(language, text, ADDRESS)
+
+
 def test_tests_of_the_readme_pass(tmp_path: Path) -> None:
     """A project that has pytest-asyncio and kledger runs them as they stand."""
     language, text = snippets()["pytest"]

@@ -6,6 +6,8 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from compat_tests import peers
+from compat_tests.compacted_topics import TICK, compact, create_compacted, read_partition
 from compat_tests.conftest import MakeTopic, create_topic
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds, wait_until
 from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
@@ -443,3 +446,68 @@ def test_stream_notices_lost_records(
         run_stream(spark, bootstrap, filled, target, tmp_path)
     run_stream(spark, bootstrap, filled, target, tmp_path, failOnDataLoss="false")
     assert 200 + 30 == read(spark, bootstrap, target).count()
+
+
+@pytest.mark.feature("batch read of a compacted topic, failOnDataLoss: what is left of each key")
+def test_batch_reads_a_compacted_topic(
+    spark: SparkSession, compacting_bootstrap: str, topic: str
+) -> None:
+    bootstrap = compacting_bootstrap
+    create_compacted(bootstrap, topic, 2)
+    left: list[tuple[int, int, bytes | None, bytes | None]] = []
+    for partition in range(2):
+        send_all(bootstrap, topic, keyed_samples(partition, seed=1), partition)
+        left += [
+            (partition, one.offset, one.key, one.value)
+            for one in compact(bootstrap, topic, partition=partition)
+        ]
+    for minimum in ("1", "7"):
+        options = {"failOnDataLoss": "true", "minPartitions": minimum}
+        collected = rows(read(spark, bootstrap, topic, **options))
+        found = [(row.partition, row.offset, as_sample(row)) for row in collected]
+        assert left == [
+            (partition, offset, one.key, one.value)
+            for partition, offset, one in found
+            if one.key != TICK
+        ]
+
+
+def keyed_samples(partition: int, *, seed: int) -> list[Sample]:
+    """Records with keys that no other partition has."""
+    return [
+        replace(one, key=b"%d-%s" % (partition, one.key))
+        for one in samples(100, seed=seed)
+        if one.key is not None
+    ]
+
+
+@pytest.mark.feature("streaming of a compacted topic, failOnDataLoss: restarted in compactions")
+def test_stream_is_restarted_in_compactions(
+    spark: SparkSession, compacting_bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    bootstrap, target = compacting_bootstrap, f"{topic}-target"
+    create_compacted(bootstrap, topic, 2)
+    create_topic(bootstrap, target, 2, {})
+
+    def write(seed: int) -> None:
+        for partition in range(2):
+            send_all(bootstrap, topic, keyed_samples(partition, seed=seed), partition)
+            compact(bootstrap, topic, partition=partition)
+
+    with ThreadPoolExecutor(1) as pool:
+        write(0)
+        for seed in (1, 2, 3):
+            writing = pool.submit(write, seed)
+            run_stream(spark, bootstrap, topic, target, tmp_path, failOnDataLoss="true")
+            writing.result()
+    run_stream(spark, bootstrap, topic, target, tmp_path, failOnDataLoss="true")
+    assert latest_values(bootstrap, topic) == latest_values(bootstrap, target)
+
+
+def latest_values(bootstrap: str, topic: str) -> dict[bytes | None, bytes | None]:
+    """The last value of each key."""
+    return {
+        one.key: one.value
+        for partition in range(2)
+        for one in read_partition(bootstrap, topic, partition=partition)
+    }

@@ -1,6 +1,7 @@
-"""Kafka Streams: an everyday word count, exactly once, with state in a changelog.
+"""Kafka Streams: an everyday word count, exactly once, with state in a changelog; tables.
 
-The program is compat_tests/programs/java; it regroups, so it has two internal topics.
+The programs are in compat_tests/programs/java. The word count regroups, so it has two internal
+topics; the tables are those of compacted topics, and have none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from compat_tests import programs
-from compat_tests.conftest import MakeTopic, Tool
+from compat_tests.compacted_topics import compact, create_compacted, read_partition
+from compat_tests.conftest import MakeTopic, Tool, create_topic
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds, wait_until
 from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, Sample
 from compat_tests.test_confluent_kafka import consuming, send_all
@@ -24,6 +26,7 @@ from compat_tests.test_confluent_kafka import consuming, send_all
 pytestmark = [pytest.mark.peer("kafka-streams"), pytest.mark.slow]
 
 PARTITIONS = 3
+TABLE_KEYS = 30
 WORDS = ("delay", "carrier", "origin", "gate", "runway", "weather")
 
 
@@ -155,3 +158,123 @@ def internal_topics(bootstrap: str, application: str) -> set[str]:
 def repeats(history: dict[str, list[int]]) -> dict[str, list[int]]:
     """Per word, its last count as often as it was committed."""
     return {word: [one for one in counts if one == counts[-1]] for word, counts in history.items()}
+
+
+@contextmanager
+def table_join(
+    bootstrap: str, application: str, topics: tuple[str, ...], folder: Path
+) -> Iterator[None]:
+    """The program that looks keys up in two tables, running; its state is in `folder`."""
+    folder.mkdir()
+    task = (bootstrap, application, *topics, str(folder / "state"))
+    command = programs.java_command("TableJoin", *task, "topology.optimization=all")
+    with programs.running(command, folder / "log"):
+        yield
+
+
+def table_samples(version: int) -> list[Sample]:
+    """New values of the keys of a table; some keys go."""
+    return [
+        Sample(
+            key=f"key-{number}".encode(),
+            value=None if number % 9 == version else f"{version}.{number}".encode(),
+            headers=(),
+            timestamp_ms=FIRST_TIMESTAMP_MS + (version * TABLE_KEYS + number) * STEP_MS,
+        )
+        for number in range(TABLE_KEYS)
+        if version == 0 or number % 3 != version
+    ]
+
+
+def fill_table(bootstrap: str, topic: str, partitions: int, version: int) -> None:
+    """Write new values to a compacted table, and wait until the old ones have gone."""
+    for partition in range(partitions):
+        written = [
+            one for one in table_samples(version) if partition_of(one, partitions) == partition
+        ]
+        send_all(bootstrap, topic, written, partition)
+        compact(bootstrap, topic, partition=partition)
+
+
+def partition_of(sample: Sample, partitions: int) -> int:
+    """Give the partition of a key."""
+    return int((sample.key or b"").removeprefix(b"key-")) % partitions
+
+
+def ask_tables(bootstrap: str, topic: str, question: str) -> None:
+    """Ask for every key."""
+    for partition in range(PARTITIONS):
+        asked = [
+            Sample(
+                key=one.key,
+                value=question.encode(),
+                headers=(),
+                timestamp_ms=FIRST_TIMESTAMP_MS + 10 * TABLE_KEYS * STEP_MS,
+            )
+            for one in table_samples(0)
+            if partition_of(one, PARTITIONS) == partition
+        ]
+        send_all(bootstrap, topic, asked, partition)
+
+
+def expected_answers(
+    question: str, table_versions: int, global_versions: int
+) -> dict[bytes | None, str]:
+    """The answers that are right after so many versions of the tables."""
+    table, everywhere = latest_values(table_versions), latest_values(global_versions)
+    return {key: f"{question}/{table[key]}/{everywhere[key]}" for key in table}
+
+
+def latest_values(versions: int) -> dict[bytes | None, str]:
+    """What a table has after its first versions, as a join shows it."""
+    return {
+        one.key: "null" if one.value is None else one.value.decode()
+        for version in range(versions)
+        for one in table_samples(version)
+    }
+
+
+def answers_to(bootstrap: str, topic: str, question: str) -> dict[bytes | None, str]:
+    """The answers to a question so far, by key."""
+    found = read_partition(bootstrap, topic, isolation="read_committed")
+    answers = {one.key: (one.value or b"").decode() for one in found}
+    return {key: answer for key, answer in answers.items() if answer.startswith(f"{question}/")}
+
+
+@pytest.mark.feature("KTable and GlobalKTable of compacted topics, state folder deleted")
+def test_tables_are_restored_from_compacted_topics(
+    compacting_bootstrap: str, group: str, tmp_path: Path
+) -> None:
+    bootstrap = compacting_bootstrap
+    asked, table, everywhere, answers = (
+        f"{group}-{name}" for name in ("asked", "table", "global", "answers")
+    )
+    create_topic(bootstrap, asked, PARTITIONS, {})
+    create_topic(bootstrap, answers, 1, {})
+    create_compacted(bootstrap, table, PARTITIONS)
+    create_compacted(bootstrap, everywhere)
+
+    def wait_for_answers(question: str, expected: dict[bytes | None, str]) -> None:
+        wait_until(
+            lambda: len(answers_to(bootstrap, answers, question)) == len(expected),
+            f"{len(expected)} answers to {question}",
+            within_s=PROGRAM_S,
+        )
+        assert expected == answers_to(bootstrap, answers, question)
+
+    fill_table(bootstrap, table, PARTITIONS, 0)
+    fill_table(bootstrap, everywhere, 1, 0)
+    topics = (asked, table, everywhere, answers)
+    with table_join(bootstrap, group, topics, tmp_path / "one"):
+        ask_tables(bootstrap, asked, "first")
+        wait_for_answers("first", expected_answers("first", 1, 1))
+    for version in (1, 2):
+        fill_table(bootstrap, table, PARTITIONS, version)
+    fill_table(bootstrap, everywhere, 1, 1)
+    ask_tables(bootstrap, asked, "second")
+    with table_join(bootstrap, group, topics, tmp_path / "two"):
+        wait_for_answers("second", expected_answers("second", 3, 2))
+    ask_tables(bootstrap, asked, "third")
+    with table_join(bootstrap, group, topics, tmp_path / "three"):
+        wait_for_answers("third", expected_answers("third", 3, 2))
+    assert set(topics) == internal_topics(bootstrap, group), "no changelog beside them"

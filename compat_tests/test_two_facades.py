@@ -405,17 +405,17 @@ async def test_native_clients_see_what_is_committed(
         """Two at a time, of which some are aborted, and records of no transaction between them."""
         for producer in producers:
             producer.init_transactions(WAIT_S)
-        for turn in range(6):
-            ends = [turn % 2 == 0, turn % 3 == 0]
+        for round_ in range(6):
+            ends = [round_ % 2 == 0, round_ % 3 == 0]
             for producer in producers:
                 producer.begin_transaction()
             for number in range(3):
                 for producer, is_commit in zip(producers, ends, strict=True):
-                    value = b"%d.%d.%d" % (turn, number, is_commit)
+                    value = b"%d.%d.%d" % (round_, number, is_commit)
                     write(producer, value)
                     committed.extend([value] if is_commit else [])
-                write(plain, b"%d.%d plain" % (turn, number))
-                committed.append(b"%d.%d plain" % (turn, number))
+                write(plain, b"%d.%d plain" % (round_, number))
+                committed.append(b"%d.%d plain" % (round_, number))
             for producer, is_commit in zip(producers, ends, strict=True):
                 end = producer.commit_transaction if is_commit else producer.abort_transaction
                 end(WAIT_S)

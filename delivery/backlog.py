@@ -26,16 +26,12 @@ async def count_backlog(log: PartitionLog, cursor: Cursor, clock: Clock) -> int:
     state = cursor.state.copy()  # acknowledgements continue meanwhile
     position, last = state.mark_delete_position.successor, state.last_acknowledged
     unacknowledged = end_offset - await log.offset_at(position)
-    while position <= last:
-        entries = await log.managed_ledger.read_entries(
-            position, READ_ENTRIES_MAX, last, bytes_max=READ_BYTES_MAX
-        )
-        if not entries:
-            break
+    async for entries in log.managed_ledger.read_in_chunks(
+        position, last, count=READ_ENTRIES_MAX, bytes_max=READ_BYTES_MAX
+    ):
         for entry in entries:
             if read_base_offset(entry.buffer) < end_offset:
                 unacknowledged -= _acknowledged_of(state, entry, log.log_start_offset)
-        position = entries[-1].position.successor
         await clock.sleep(0)
     return max(unacknowledged, 0)
 
@@ -43,7 +39,7 @@ async def count_backlog(log: PartitionLog, cursor: Cursor, clock: Clock) -> int:
 def _acknowledged_of(state: CursorState, entry: Entry, log_start_offset: int) -> int:
     """Count the acknowledged records of an entry that are not before the log start.
 
-    Only the first entry can begin before the log start, and then it is not in a hole as a whole.
+    Only the first entry can begin before the log start; it is then not fully acknowledged.
     """
     position, buffer = entry
     if state.is_in_hole(position):

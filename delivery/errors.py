@@ -1,13 +1,13 @@
 """What can go wrong with an open partition and its subscriptions as one.
 
 Rule: the class says what the caller can do about it, the message says which, expected and got. What
-the rooms below raise goes through as it is.
+the packages below raise goes through as it is.
 Must not know: how an answer travels to a client.
 """
 
 
 class DeliveryError(Exception):
-    """Base of everything this room raises by itself."""
+    """Base of everything this package raises by itself."""
 
 
 class RecordNotFound(DeliveryError):

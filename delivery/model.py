@@ -1,4 +1,4 @@
-"""Records and positions of one partition, in the words of both façades.
+"""Records and positions of one partition, in the terms of both façades.
 
 Rule: plain values.
 Must not know: logs, subscriptions.

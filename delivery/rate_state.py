@@ -19,7 +19,7 @@ class RateState:
         self._counts = [0] * BUCKET_COUNT
         self._newest = 0
 
-    def note(self, count: int, now_ms: int) -> None:
+    def add(self, count: int, now_ms: int) -> None:
         """Count events that happen now."""
         self._advance(now_ms)
         self._counts[self._newest % BUCKET_COUNT] += count

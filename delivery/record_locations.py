@@ -12,6 +12,7 @@ from kledger.batches.header import read_base_offset, read_header
 from kledger.delivery.errors import RecordNotFound
 from kledger.delivery.model import LATEST, NO_RECORD, RecordLocation, RecordPosition, SeekTarget
 from kledger.ledger import LATEST as LATEST_POSITION
+from kledger.ledger import Position
 from kledger.subscriptions.model import StartPosition
 from kledger.subscriptions.visibility_filter import VisibilityFilter
 from kledger.topics import PartitionLog
@@ -64,6 +65,18 @@ async def last_record(log: PartitionLog, visibility_filter: VisibilityFilter) ->
             return RecordLocation(RecordPosition(position, batch_index), batch_size, offset)
         offset = read_base_offset(entries[0].buffer) - 1
     return NO_RECORD
+
+
+async def committed_end(log: PartitionLog) -> Position:
+    """Return the position behind the last entry before the last stable offset.
+
+    Raises:
+        TopicsError, LedgerError, BatchError: the log cannot be read.
+    """
+    last, stable_offset = log.managed_ledger.last_confirmed_entry, log.last_stable_offset
+    if stable_offset == log.high_watermark:
+        return last.successor
+    return (await log.locate(stable_offset)).position
 
 
 async def record_at(log: PartitionLog, offset: int) -> RecordLocation:

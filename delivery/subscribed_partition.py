@@ -160,7 +160,7 @@ class SubscribedPartition:
         rate = self._redelivery_rates.get(subscription)
         if rate is None:
             rate = self._redelivery_rates[subscription] = RateState()
-        rate.note(count, self._clock.monotonic_ms())
+        rate.add(count, self._clock.monotonic_ms())
 
     def redelivery_rate(self, subscription: Subscription) -> float:
         """Return the records redelivered per second, over the last minute."""

@@ -1,9 +1,8 @@
 """API errors: what is wrong with a request, or with one thing that it names, as Kafka's code.
 
-Rule: the errors of the rooms below are translated by one table, a row for each class; a class
-without a row has that of its nearest base. A storage error is KAFKA_STORAGE_ERROR, after which
-clients retry; an error without any row is UNKNOWN_SERVER_ERROR. One rejected thing never affects
-the others of its request.
+Rule: the errors of the packages below are translated by one table. A storage error is
+KAFKA_STORAGE_ERROR, after which clients retry; an error without any row is UNKNOWN_SERVER_ERROR.
+One rejected thing never affects the others of its request.
 Must not know: the messages of the APIs that use it.
 """
 
@@ -13,6 +12,7 @@ from typing import TypeVar
 import kledger.topics.errors as topics_errors
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError
+from kledger.runtime.error_table import ErrorTable
 from kledger.topics import Topic, TopicRegistry, TopicsError, UnknownTopic, check_name
 
 T = TypeVar("T")
@@ -30,39 +30,38 @@ class ApiError(Exception):
         self.code = code
 
 
-_CODES: dict[type[BaseException], ErrorCode] = {
-    topics_errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
-    topics_errors.CorruptMessage: ErrorCode.CORRUPT_MESSAGE,
-    topics_errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    topics_errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
-    topics_errors.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    topics_errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
-    topics_errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
-    topics_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
-    topics_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
-    topics_errors.TopicAlreadyExists: ErrorCode.TOPIC_ALREADY_EXISTS,
-    topics_errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
-    topics_errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
-    topics_errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
-    topics_errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    topics_errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-    topics_errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
-    topics_errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
-    topics_errors.UnsupportedCompressionType: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    # Kafka has no code for it; of those that producers do not retry, this one says "not allowed".
-    topics_errors.PartitionTerminated: ErrorCode.POLICY_VIOLATION,
-    topics_errors.TopicStorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
-    LedgerError: ErrorCode.KAFKA_STORAGE_ERROR,
-}
+_CODES = ErrorTable(
+    {
+        topics_errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+        topics_errors.CorruptMessage: ErrorCode.CORRUPT_MESSAGE,
+        topics_errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        topics_errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+        topics_errors.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        topics_errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+        topics_errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+        topics_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+        topics_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
+        topics_errors.TopicAlreadyExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+        topics_errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
+        topics_errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
+        topics_errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
+        topics_errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        topics_errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        topics_errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+        topics_errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+        topics_errors.UnsupportedCompressionType: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        # Kafka has no code for it; of those that producers do not retry, this is "not allowed".
+        topics_errors.PartitionTerminated: ErrorCode.POLICY_VIOLATION,
+        topics_errors.CompactionRunning: ErrorCode.OPERATION_NOT_ATTEMPTED,  # no API compacts
+        topics_errors.TopicStorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+        LedgerError: ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 
 
 def error_code_of(error: BaseException) -> ErrorCode:
-    """Return the code of an error of the rooms below."""
-    for kind in type(error).__mro__:
-        code = _CODES.get(kind)
-        if code is not None:
-            return code
-    return ErrorCode.UNKNOWN_SERVER_ERROR
+    """Return the code of an error of the packages below."""
+    return _CODES.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def without_fencing(error: ErrorCode) -> ErrorCode:

@@ -35,6 +35,16 @@ class GatewayConfig:
     fetch_max_bytes: int = 55 * MIB
     max_incremental_fetch_session_cache_slots: int = 1_000
 
+    # Compaction of topics.
+    log_cleaner_enable: bool = True
+    """Without it, topics are compacted only when a client asks for it."""
+    log_cleaner_threads: int = 1
+    """How many partitions are compacted at once, each in a process of its own."""
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 64 * MIB
+    """Memory for the keys of one compaction (Kafka: of all together, 128 MiB). What does not fit
+    goes to temporary files in the data folder."""
+
     # Groups and their offsets.
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000

@@ -90,11 +90,11 @@ def alterable_brokers() -> list[BrokerKey]:
 
 def _row(key: BrokerKey) -> str:
     default = "none" if key.default is None else f"`{key.default}`" if key.default else "empty"
-    notes = {
+    remarks = {
         UpdateMode.PER_BROKER: "One node. ",
         UpdateMode.PER_LISTENER: "One node, one listener (`listener.name.…`). ",
     }
-    words = notes.get(key.mode, "") + (key.documentation or "")
+    words = remarks.get(key.mode, "") + (key.documentation or "")
     return f"| `{key.name}` | {default} | {words} |\n"
 
 

@@ -1,6 +1,6 @@
 """Features: levels of behaviour that brokers and clients agree on (KIP-584).
 
-Rule: every level between `min` and `max` is supported, and `level` holds from the start.
+Rule: every level between `min` and `max` is supported, and `level` is finalized from the start.
 Must not know: requests.
 """
 

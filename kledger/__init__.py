@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from kledger.ledger import StorageEngine
     from kledger.native.broker import SubscriptionStats, TopicStats
     from kledger.native.client.client import Client
+    from kledger.native.client.compaction import CompactionStatus
     from kledger.native.client.consumer import Consumer
     from kledger.native.client.producer import Producer
     from kledger.native.client.reader import Reader
     from kledger.native.client.subscribe_options import DeadLetterPolicy
+    from kledger.native.client.table_view import TableView
     from kledger.native.errors import (
         AlreadyClosed,
+        CompactionRunning,
         ConsumerAssign,
         ConsumerBusy,
         Full,
@@ -46,6 +49,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyClosed",
     "Client",
+    "CompactionRunning",
+    "CompactionStatus",
     "Consumer",
     "ConsumerAssign",
     "ConsumerBusy",
@@ -62,6 +67,7 @@ __all__ = [
     "SubscriptionFenced",
     "SubscriptionNotFound",
     "SubscriptionStats",
+    "TableView",
     "Timeout",
     "TopicExists",
     "TopicNotFound",
@@ -76,11 +82,13 @@ __all__ = [
 # The module of each name, loaded at its first use.
 _HOMES = {
     "kledger.native.client.client": ("Client",),
+    "kledger.native.client.compaction": ("CompactionStatus",),
     "kledger.native.client.consumer": ("Consumer",),
     "kledger.native.errors": (
-        "AlreadyClosed", "ConsumerAssign", "ConsumerBusy", "Full", "InvalidArgument",
-        "KledgerError", "NotAllowed", "SubscriptionFenced", "SubscriptionNotFound", "Timeout",
-        "TopicExists", "TopicNotFound", "TopicTerminated", "Unavailable", "Unreadable",
+        "AlreadyClosed", "CompactionRunning", "ConsumerAssign", "ConsumerBusy", "Full",
+        "InvalidArgument", "KledgerError", "NotAllowed", "SubscriptionFenced",
+        "SubscriptionNotFound", "Timeout", "TopicExists", "TopicNotFound", "TopicTerminated",
+        "Unavailable", "Unreadable",
     ),
     "kledger.native.message": ("Message",),
     "kledger.native.message_id": ("MessageId",),
@@ -88,6 +96,7 @@ _HOMES = {
     "kledger.native.client.reader": ("Reader",),
     "kledger.native.broker": ("SubscriptionStats", "TopicStats"),
     "kledger.native.client.subscribe_options": ("DeadLetterPolicy",),
+    "kledger.native.client.table_view": ("TableView",),
     "kledger.embedding": ("EmbeddedClient",),
 }  # fmt: skip
 # Packages and modules that a program can use after `import kledger` alone.
@@ -133,7 +142,7 @@ def connect(
 
     Args:
         url: kledger://HOST:PORT, the address of the server's native listener; or several addresses
-            of it, kledger://HOST:PORT,HOST:PORT, which are tried in turn.
+            of it, kledger://HOST:PORT,HOST:PORT, which the client tries in order.
         operation_timeout_ms: how long to connect, to subscribe, to seek and the like may take;
             then they raise `Timeout` or `Unavailable`, and may be retried.
         keepalive_ms: after this time without data the client pings the server; without an answer in

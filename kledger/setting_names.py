@@ -23,12 +23,14 @@ Rename = tuple[str, int]
 RENAMED: Mapping[str, Rename] = {
     # Kafka.
     "broker.id": ("kafka.node_id", 1),
+    "compaction.memory.bytes": ("kafka.log_cleaner_dedupe_buffer_size", 1),
     "log.dir": ("server.data", 1),
     "log.dirs": ("server.data", 1),
     "listeners": ("server.kafka", 1),
     # Pulsar, and the storage below it.
     "clusterName": ("kafka.cluster_id", 1),
     "brokerMaxConnections": ("native.max_connections", 1),
+    "compactionThreshold": ("topics.kledger_compaction_threshold_bytes", 1),
     "compactionRateByBytes": ("storage.log_rewrite_bytes_per_second", 1),
     "keepAliveIntervalSeconds": ("native.keepalive_ms", 1_000),
     "managedLedgerCacheSizeMB": ("storage.cache_bytes", MIB),

@@ -1,8 +1,8 @@
 """Settings of a server, from file, environment and command line.
 
-Rule: a section is the configuration class of the room that uses it, so that name, type and default
-are written once. Later sources win: defaults, TOML file, KLEDGER_<SECTION>_<KEY>, --set, flags.
-Nothing is opened, bound or written before all settings are read and checked.
+Rule: a section is the configuration class of the package that uses it, so that name, type and
+default are written once. Later sources win: defaults, TOML file, KLEDGER_<SECTION>_<KEY>, --set,
+flags. Nothing is opened, bound or written before all settings are read and checked.
 Must not know: what the settings do.
 """
 

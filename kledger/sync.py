@@ -8,10 +8,11 @@ Must not know: what a call does.
 
 import asyncio
 import functools
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, ItemsView, Iterator, KeysView, ValuesView
 from concurrent.futures import Future
-from threading import Lock
+from threading import Lock, get_ident
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
@@ -20,12 +21,16 @@ import kledger.native.client.client
 import kledger.native.client.consumer
 import kledger.native.client.producer
 import kledger.native.client.reader
+import kledger.native.client.table_view
 from kledger.embedding import EmbeddedClient as AsyncEmbeddedClient
 from kledger.native.broker import SubscriptionStats, TopicStats
 from kledger.native.client.client import Client as AsyncClient
+from kledger.native.client.compaction import CompactionStatus
 from kledger.native.client.subscribe_options import DeadLetterPolicy
+from kledger.native.client.table_view import UpdateListener
 from kledger.native.errors import (
     AlreadyClosed,
+    CompactionRunning,
     ConsumerAssign,
     ConsumerBusy,
     Full,
@@ -43,11 +48,14 @@ from kledger.native.errors import (
 )
 from kledger.native.message import Message
 from kledger.native.message_id import MessageId
+from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.loop_thread import LoopStopped, LoopThread, call_at_exit
 
 __all__ = [
     "AlreadyClosed",
     "Client",
+    "CompactionRunning",
+    "CompactionStatus",
     "Consumer",
     "ConsumerAssign",
     "ConsumerBusy",
@@ -64,6 +72,7 @@ __all__ = [
     "SubscriptionFenced",
     "SubscriptionNotFound",
     "SubscriptionStats",
+    "TableView",
     "Timeout",
     "TopicExists",
     "TopicNotFound",
@@ -74,6 +83,8 @@ __all__ = [
     "connect",
     "embedded",
 ]
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 AsyncSide = TypeVar("AsyncSide")
@@ -103,7 +114,7 @@ class _SyncProxy(Generic[AsyncSide_co]):
 
 
 class _SyncHandle(_SyncProxy[AsyncSide_co], ABC):
-    """A producer, consumer or reader; a context manager that closes it."""
+    """A producer, consumer, reader or table view; a context manager that closes it."""
 
     def __init__(self, async_side: AsyncSide_co, runner: Runner) -> None:
         """Called by `Client`."""
@@ -259,8 +270,109 @@ class Reader(_SyncIterator[kledger.native.client.reader.Reader]):
         return self._async_side.topic
 
 
+class TableView(_SyncHandle[kledger.native.client.table_view.TableView]):
+    """A topic as a table; see `kledger.TableView`.
+
+    Listeners are plain functions; they run one at a time in a thread of this view. They may read
+    the view, and may not wait for it: `refresh` and `for_each_and_listen` raise NotAllowed there. A
+    strategy and `on_load` run on the client's event loop.
+    """
+
+    def __init__(
+        self, async_side: kledger.native.client.table_view.TableView, runner: Runner
+    ) -> None:
+        super().__init__(async_side, runner)
+        self._listener_pool = BlockingPool(1)
+        self._listener_thread: int | None = None
+
+    @property
+    def topic(self) -> str:
+        """The short name of the topic."""
+        return self._async_side.topic
+
+    def get(self, key: bytes | str) -> bytes | None:
+        """Return the value of a key, None if it has none."""
+        return self._async_side.get(key)
+
+    def get_message(self, key: bytes | str) -> Message | None:
+        """Return the message that has set the value of a key; see `kledger.TableView`."""
+        return self._async_side.get_message(key)
+
+    def __contains__(self, key: bytes | str) -> bool:
+        return key in self._async_side
+
+    def __len__(self) -> int:
+        return len(self._async_side)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Iterate over a snapshot of the keys."""
+        return iter(self._async_side)
+
+    def keys(self) -> KeysView[bytes]:
+        """Return a snapshot of the keys."""
+        return self._async_side.keys()
+
+    def values(self) -> ValuesView[bytes]:
+        """Return a snapshot of the values."""
+        return self._async_side.values()
+
+    def items(self) -> ItemsView[bytes, bytes]:
+        """Return a snapshot of keys and values."""
+        return self._async_side.items()
+
+    def for_each(self, fn: UpdateListener) -> None:
+        """Call `fn(key, value)` for every key of a snapshot, in this thread."""
+        for key, value in self.items():
+            try:
+                fn(key, value)
+            except Exception:
+                logger.exception("a listener of the table view of %s failed", self.topic)
+
+    def listen(self, fn: UpdateListener) -> None:
+        """Call `fn(key, value)` for every later update, in order; None: the key was removed."""
+
+        async def add() -> None:
+            self._async_side.listen(self._in_listener_thread(fn))
+
+        self._runner.run(add())
+
+    def for_each_and_listen(self, fn: UpdateListener) -> None:
+        """Call `fn` for every key, and then for every later update, none lost and none twice."""
+        self._check_waits_outside_of_listeners()
+        self._runner.run(self._async_side.for_each_and_listen(self._in_listener_thread(fn)))
+
+    def refresh(self) -> None:
+        """Return when everything is applied that was committed before; see `kledger.TableView`."""
+        self._check_waits_outside_of_listeners()
+        self._runner.run(self._async_side.refresh())
+
+    wait_ended = _sync_method(kledger.native.client.table_view.TableView.wait_ended)
+
+    def close(self) -> None:
+        """Stop following the topic, and wait for a listener that runs."""
+        self._runner.run(self._async_side.close())
+        if self._listener_thread != get_ident():
+            self._listener_pool.close()
+
+    def _in_listener_thread(
+        self, fn: UpdateListener
+    ) -> Callable[[bytes, bytes | None], Coroutine[Any, Any, None]]:
+        def call(key: bytes, value: bytes | None) -> None:
+            self._listener_thread = get_ident()
+            fn(key, value)
+
+        async def listener(key: bytes, value: bytes | None) -> None:
+            await self._listener_pool.run(call, key, value)
+
+        return listener
+
+    def _check_waits_outside_of_listeners(self) -> None:
+        if self._listener_thread == get_ident():
+            raise NotAllowed(f"a listener of the table view of {self.topic} waits for the view")
+
+
 class Client(_SyncProxy[AsyncClient]):
-    """Creates producers, consumers and readers, and administers topics; see `kledger.Client`.
+    """Creates producers, consumers, readers and table views; see `kledger.Client`.
 
     A context manager. Without `with`, the first call opens it; `close` or the end of the process
     closes it.
@@ -277,6 +389,7 @@ class Client(_SyncProxy[AsyncClient]):
     create_producer = _sync_factory(AsyncClient.create_producer, Producer)
     subscribe = _sync_factory(AsyncClient.subscribe, Consumer)
     create_reader = _sync_factory(AsyncClient.create_reader, Reader)
+    create_table_view = _sync_factory(AsyncClient.create_table_view, TableView)
 
     create_topic = _sync_method(AsyncClient.create_topic)
     delete_topic = _sync_method(AsyncClient.delete_topic)
@@ -284,6 +397,8 @@ class Client(_SyncProxy[AsyncClient]):
     topics = _sync_method(AsyncClient.topics)
     topic_stats = _sync_method(AsyncClient.topic_stats)
     terminate = _sync_method(AsyncClient.terminate)
+    compact = _sync_method(AsyncClient.compact)
+    compaction_status = _sync_method(AsyncClient.compaction_status)
     position_of = _sync_method(AsyncClient.position_of)
     offset_of = _sync_method(AsyncClient.offset_of)
     subscriptions = _sync_method(AsyncClient.subscriptions)

@@ -28,11 +28,12 @@ from kledger.ledger import (
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.entropy import Entropy, SystemEntropy
-from kledger.runtime.free_memory import FreeMemory
+from kledger.runtime.free_memory import FreeMemory, release_object_memory
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
+from kledger.topics.cleaner import Cleaner
 from kledger.topics.errors import TopicsError
 from kledger.topics.registry import TopicRegistry
 
@@ -49,7 +50,7 @@ _IDLE = NamedUnit("background work", "closing idle partitions, until its next ti
 IDLE_ROUNDS = 4
 """How often in the idle time of partitions the server closes idle ones."""
 MANY_CLOSED = 500
-"""After closing this many partitions together, the process returns freed memory to the system."""
+"""After closing this many partitions, and as many as are open, the process returns their memory."""
 
 
 class CannotStart(Exception):
@@ -101,6 +102,7 @@ class BrokerServer:
         self._native: NativeService | None = None
         self._rpc: RpcServer | None = None
         self._admin: AdminServer | None = None
+        self._cleaner: Cleaner | None = None
         self.kafka_address = ""
         self.native_address = ""
         self.admin_address = ""
@@ -130,6 +132,8 @@ class BrokerServer:
             if settings.admin is not None:
                 self.admin_address = await self._listen_admin(settings.admin)
             self._supervisor.spawn(self._enforce_retention(self._services), "retention")
+            if self._services.config.log_cleaner_enable:
+                self._supervisor.spawn(self._cleaner_of(self._services).run(), "log cleaner")
             if settings.log_partitions_max_idle_ms > 0:
                 self._supervisor.spawn(
                     self._close_idle_partitions(self._services), "idle partitions"
@@ -155,7 +159,7 @@ class BrokerServer:
         services = self._services
         assert services is not None, "the server is not running"
         if self._native is None:
-            # A server without native clients does not load this room.
+            # A server without native clients does not load this package.
             from kledger.kafka_clients import GatewayClients
             from kledger.native.server.service import NativeService
 
@@ -165,6 +169,7 @@ class BrokerServer:
                 clock=services.clock,
                 timers=services.timers,
                 supervisor=services.supervisor,
+                cleaner=self._cleaner_of(services),
                 auto_create_topics=services.config.auto_create_topics_enable,
                 forget_topic=services.groups.offsets.forget_topic,
                 kafka_clients=GatewayClients(services.telemetry),
@@ -180,7 +185,7 @@ class BrokerServer:
         gateway, rpc, native, admin = self._gateway, self._rpc, self._native, self._admin
         services, store = self._services, self._store
         self._gateway = self._rpc = self._native = self._services = self._store = None
-        self._admin = None
+        self._admin = self._cleaner = None
         # The stack closes from the last line to the first, also when one of them fails.
         async with AsyncExitStack() as closing:
             if store is not None:
@@ -228,25 +233,39 @@ class BrokerServer:
             metrics=store.metrics,
         )
 
+    def _cleaner_of(self, services: Services) -> Cleaner:
+        """Return what compacts the topics of a server; made at the first use."""
+        if self._cleaner is None:
+            self._cleaner = Cleaner(
+                services.registry, services.store, self._clock, self._supervisor, services.config
+            )
+        return self._cleaner
+
     async def _enforce_retention(self, services: Services) -> None:
         """Delete records that exceed their topic's retention, at every interval."""
         while True:
             await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
             with self._supervisor.containment.guarding(_RETENTION):
-                await services.registry.enforce_retention(
-                    services.groups.offsets.state.lowest_committed
-                )
+                await services.registry.enforce_retention(services.groups.offsets.lowest_committed)
 
     async def _close_idle_partitions(self, services: Services) -> None:
         """Close partitions without a request for `log_partitions_max_idle_ms`, or a bit longer."""
         round_ms = max(self._settings.server.log_partitions_max_idle_ms // IDLE_ROUNDS, 1)
-        memory = FreeMemory(self._clock, self._supervisor)
+        registry, store = services.registry, services.store
+        memory = FreeMemory(self._clock, self._supervisor, give_back=release_object_memory)
+        closed = 0
         try:
             while True:
                 await self._clock.sleep(round_ms)
                 with self._supervisor.containment.guarding(_IDLE):
-                    closed = await services.registry.close_idle_partitions(IDLE_ROUNDS)
-                    if closed >= MANY_CLOSED:
+                    closed_now = await registry.close_idle_partitions(IDLE_ROUNDS)
+                    closed += closed_now
+                    has_calmed_down = closed_now < MANY_CLOSED  # others would follow at once
+                    if has_calmed_down and closed >= max(
+                        MANY_CLOSED, registry.open_partition_count
+                    ):
+                        closed = 0
+                        await store.checkpoint()  # the last rows of the partitions wait in memory
                         memory.give_back_soon()
         finally:
             memory.close()

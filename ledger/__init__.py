@@ -7,6 +7,8 @@ Must not know: Kafka.
 """
 
 from kledger.ledger.commits.committer import AppendDone, RowsDone, ignore_outcome
+from kledger.ledger.compacted_entry import CompactedEntry
+from kledger.ledger.compacted_reader import CompactedReader
 from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
 from kledger.ledger.cursors.cursor import Cursor, CursorStats
 from kledger.ledger.cursors.cursor_revision_state import CursorStateRevisionController
@@ -16,6 +18,8 @@ from kledger.ledger.entry import Entry
 from kledger.ledger.errors import (
     AlreadyClosed,
     AlreadyMarkDeleted,
+    CompactedLedgerReplaced,
+    CompactionRunning,
     ConcurrentFind,
     ConcurrentWait,
     Corrupt,
@@ -35,15 +39,18 @@ from kledger.ledger.errors import (
     TooManyRequests,
     UnreadableRow,
 )
+from kledger.ledger.handle.compaction_writer import CompactionWriter, NewEntry
 from kledger.ledger.handle.handle_state import LedgerState
-from kledger.ledger.handle.managed_ledger import ManagedLedger
+from kledger.ledger.handle.managed_ledger import COMPACTION_CURSOR, ManagedLedger
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
+from kledger.ledger.metadata.records import CompactedLedger
 from kledger.ledger.position import EARLIEST, LATEST, Position
 from kledger.ledger.storage_health import StorageHealth, StorageTrouble, StorageTroubleKind
 from kledger.ledger.store import LedgerStore
 from kledger.runtime.clock import Clock, SystemClock
 
 __all__ = [
+    "COMPACTION_CURSOR",
     "EARLIEST",
     "LATEST",
     "AlreadyClosed",
@@ -51,6 +58,12 @@ __all__ = [
     "AppendDone",
     "Buffer",
     "Clock",
+    "CompactedEntry",
+    "CompactedLedger",
+    "CompactedLedgerReplaced",
+    "CompactedReader",
+    "CompactionRunning",
+    "CompactionWriter",
     "ConcurrentFind",
     "ConcurrentWait",
     "Corrupt",
@@ -71,6 +84,7 @@ __all__ = [
     "LedgerStore",
     "ManagedLedger",
     "ManagedLedgerConfig",
+    "NewEntry",
     "NoMoreEntries",
     "NonRecoverable",
     "Position",

@@ -1,4 +1,4 @@
-"""Errors of the ledger face, grouped by what a caller can do about them.
+"""Errors of the ledger, grouped by what a caller can do about them.
 
 Rule: every error that leaves this package is a LedgerError. Errors of an engine are translated
 here, by one table, once. Clients never see these: the façades map them to codes of their protocols.
@@ -10,14 +10,16 @@ Must not know: protocols.
 |                            | CursorNotFound                                                      |
 | open a new handle, or stop | Fenced, AlreadyClosed, Deleted                                      |
 | stop writing               | Terminated                                                          |
-| try again later            | StorageFailed, TooManyRequests, ResetInProgress                     |
-| wait for the other call    | ConcurrentWait, ConcurrentFind                                      |
+| try again later            | StorageFailed, TooManyRequests, ResetInProgress,                    |
+|                            | CompactedLedgerReplaced                                             |
+| wait for the other call    | ConcurrentWait, ConcurrentFind, CompactionRunning                   |
 | look at the disk           | NonRecoverable, Corrupt, UnreadableRow, StoreInUse, StoreUnusable   |
 """
 
 from collections.abc import Callable
 
 from kledger.ledger.engine import errors as engine_errors
+from kledger.runtime.error_table import ErrorTable
 
 
 class LedgerError(Exception):
@@ -95,6 +97,14 @@ class ConcurrentFind(LedgerError):
     """Another search by time already runs for this cursor."""
 
 
+class CompactionRunning(LedgerError):
+    """A compaction of the managed ledger already runs."""
+
+
+class CompactedLedgerReplaced(LedgerError):
+    """Another compaction has completed: begin again with the present compacted ledger."""
+
+
 class TooManyRequests(LedgerError):
     """A limit of work in flight was reached."""
 
@@ -111,9 +121,10 @@ def from_engine(error: BaseException) -> LedgerError:
     """Translate an error of an engine; an unknown error means an unknown state, so Fenced."""
     if isinstance(error, LedgerError):
         return error
-    for kind, translate in _TRANSLATIONS:
-        if isinstance(error, kind):
-            return translate(error)
+    return _TRANSLATIONS.get(error, _unknown_state)(error)
+
+
+def _unknown_state(error: BaseException) -> LedgerError:
     return Fenced(f"storage is in an unknown state: {error!r}")
 
 
@@ -125,14 +136,16 @@ def _is_full(error: BaseException) -> bool:
     return bool(getattr(error, "full", False))
 
 
-_TRANSLATIONS: tuple[tuple[type[BaseException], Callable[[BaseException], LedgerError]], ...] = (
-    (engine_errors.StorageWriteFailed, _storage_failed),
-    (engine_errors.SyncFailed, lambda error: Fenced(f"a sync failed: {error}")),
-    (engine_errors.EntryMissing, lambda error: NonRecoverable(str(error))),
-    (engine_errors.EntryCorrupt, lambda error: Corrupt(str(error))),
-    (engine_errors.LogCorrupt, lambda error: Corrupt(str(error))),
-    (engine_errors.IndexCorrupt, lambda error: Corrupt(str(error))),
-    (engine_errors.FolderInUse, lambda error: StoreInUse(str(error))),
-    (engine_errors.FolderUnusable, lambda error: StoreUnusable(str(error))),
-    (engine_errors.StorageError, _storage_failed),
+_TRANSLATIONS: ErrorTable[Callable[[BaseException], LedgerError]] = ErrorTable(
+    {
+        engine_errors.StorageWriteFailed: _storage_failed,
+        engine_errors.SyncFailed: lambda error: Fenced(f"a sync failed: {error}"),
+        engine_errors.EntryMissing: lambda error: NonRecoverable(str(error)),
+        engine_errors.EntryCorrupt: lambda error: Corrupt(str(error)),
+        engine_errors.LogCorrupt: lambda error: Corrupt(str(error)),
+        engine_errors.IndexCorrupt: lambda error: Corrupt(str(error)),
+        engine_errors.FolderInUse: lambda error: StoreInUse(str(error)),
+        engine_errors.FolderUnusable: lambda error: StoreUnusable(str(error)),
+        engine_errors.StorageError: _storage_failed,
+    }
 )

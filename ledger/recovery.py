@@ -19,6 +19,7 @@ from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
 from kledger.ledger.metadata.ledger_recovery_plan import plan_recovery
 from kledger.ledger.metadata.records import (
+    CompactedLedger,
     LedgerRecord,
     ManagedLedgerRecord,
     decode_counter,
@@ -123,6 +124,12 @@ def load_ledgers(engine: StorageEngine, name: str) -> tuple[LedgerInfo, ...] | N
     return tuple(infos)
 
 
+def load_compacted(engine: StorageEngine, name: str) -> CompactedLedger | None:
+    """Read what stands for the beginning of a managed ledger; raises as `load_ledgers`."""
+    row = engine.get(keys.managed_ledger_key(name))
+    return None if row is None else decode_managed_ledger(row).compacted
+
+
 def load_cursors(engine: StorageEngine, managed_ledger_id: int) -> tuple[StoredCursor, ...]:
     """Read the durable cursors of a managed ledger; a damaged one is recovered as a new one."""
     *ranges, change_range = keys.cursor_ranges(managed_ledger_id)
@@ -155,9 +162,11 @@ def load_deletions(engine: StorageEngine, names: Sequence[str]) -> tuple[list[Ro
         head_key = keys.managed_ledger_key(name)
         row = engine.get(head_key)
         assert row is not None, f"{name} has no record"
-        id_ = decode_managed_ledger(row).managed_ledger_id
+        head = decode_managed_ledger(row)
+        id_ = head.managed_ledger_id
         ledger_keys = [key for key, _ in engine.scan(*keys.ledger_range(id_))]
         dropped += map(keys.ledger_id_in, ledger_keys)
+        dropped += head.ids_beside_list
         rows += [(key, None) for key in (head_key, *ledger_keys)]
         for each in keys.cursor_ranges(id_):
             rows += [(key, None) for key, _ in engine.scan(*each)]

@@ -153,7 +153,7 @@ class _Readers(dict[int, Callable[..., Any]]):
 
 
 class RowKey:
-    """The keys of one kind of row: a prefix, and what tells its rows from each other."""
+    """The keys of one kind of row: a prefix, and what distinguishes its rows."""
 
     def __init__(self, name: str, prefix: bytes, /, **fields: RowField) -> None:
         self.name = name

@@ -21,7 +21,7 @@ Must not know: files, what is moved.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
+from typing import Protocol
 
 from asyncio_throttle.throttler import Throttler
 
@@ -30,7 +30,7 @@ from kledger.ledger.config import StoreConfig
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
 from kledger.ledger.errors import LedgerError, from_engine
 from kledger.runtime.blocking import BlockingRunner
-from kledger.runtime.clock import Clock, SystemClock
+from kledger.runtime.clock import Clock
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.signal import Signal
 from kledger.runtime.tasks import Supervisor
@@ -51,6 +51,23 @@ POLLS_PER_PERIOD = 4
 """How often at most the throttler asks for the time while it waits."""
 
 
+class Pace(Protocol):
+    """Spaces the chunks that are moved."""
+
+    async def acquire(self) -> None:
+        """Return when the next chunk may begin."""
+        ...
+
+
+StartPace = Callable[[float], Pace]
+"""Makes the pace of one chunk in each period, which is given in seconds."""
+
+
+def throttled(period_s: float) -> Pace:
+    """Return asyncio-throttle's pace; it reads the system's clock itself."""
+    return Throttler(1, period=period_s, retry_interval=period_s / POLLS_PER_PERIOD)
+
+
 class SpaceReclaim:
     """The background task of one store; `step` moves one group without the task and its pace."""
 
@@ -61,6 +78,7 @@ class SpaceReclaim:
         config: StoreConfig,
         *,
         clock: Clock,
+        start_pace: StartPace,
         pool: BlockingRunner,
         supervisor: Supervisor,
     ) -> None:
@@ -69,8 +87,9 @@ class SpaceReclaim:
         Args:
             engine: finds the moves.
             committer: of that engine.
-            config: how much may be dead, and the pace.
-            clock: of the pace.
+            config: how much may be dead, and the bytes per second.
+            clock: of the delay before a search, and of the end of appends.
+            start_pace: makes the pace of the chunks.
             pool: where the engine searches and reads.
             supervisor: of the task.
         """
@@ -81,6 +100,7 @@ class SpaceReclaim:
         self._dead_share_max = config.log_dead_percent_max / 100
         self._bytes_per_second = config.log_rewrite_bytes_per_second
         self._clock = clock
+        self._start_pace = start_pace
         self._pool = pool
         self._supervisor = supervisor
         self._changed = Signal()
@@ -172,13 +192,13 @@ class SpaceReclaim:
     async def _work(self, version: int | None) -> None:
         if version is not None:
             await self._waiting(self._changed.wait_beyond(version))
-        wait_for_pace = self._new_pace()
+        pace = self._start_pace(CHUNK_BYTES / self._bytes_per_second)
         while not self._is_closing:
             self._is_idle()  # notes the ticks until now
             await self._waiting(self._clock.sleep(LOOK_DELAY_MS))
             version = self._changed.version
             try:
-                await self._move_all(wait_for_pace)
+                await self._move_all(pace)
             except LedgerError as error:
                 if self._committer.fatal is not None:
                     return
@@ -187,21 +207,11 @@ class SpaceReclaim:
             if not self._is_closing:
                 await self._waiting(self._changed.wait_beyond(version))
 
-    def _new_pace(self) -> Callable[[], Awaitable[object]]:
-        """Return what waits until the next chunk may begin.
-
-        asyncio-throttle reads the system's clock itself; with any other clock it is a plain sleep.
-        """
-        period = CHUNK_BYTES / self._bytes_per_second
-        if isinstance(self._clock, SystemClock):
-            return Throttler(1, period=period, retry_interval=period / POLLS_PER_PERIOD).acquire
-        return partial(self._clock.sleep, max(1, round(1000 * period)))
-
-    async def _move_all(self, wait_for_pace: Callable[[], Awaitable[object]]) -> None:
+    async def _move_all(self, pace: Pace) -> None:
         moved_bytes: int | None = 1
         while not self._is_closing:
             if moved_bytes:  # a search without moves does not count for the pace
-                await self._waiting(wait_for_pace())
+                await self._waiting(pace.acquire())
             if self._committer.is_saturated:
                 await self._waiting(self._room_in_queue())
             if self._is_idle():

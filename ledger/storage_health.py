@@ -1,9 +1,9 @@
-"""Storage health: the present failures of the storage of a store, for operators.
+"""Storage health: the current storage errors of a store, for operators.
 
 Rule: clients get an error for each failure; the operator gets one log line a minute for each kind,
 with a count, and finds the kind here while it lasts. Damage lasts until the store is opened again,
-failures of writes until a write succeeds, failures of reads until they were not seen for a while.
-Must not know: clients, how it is shown.
+write errors until a write succeeds, read errors until none occurred for a while.
+Must not know: clients, how errors are shown.
 
 | kind          | what it is                                        | ends when                    |
 |---------------|---------------------------------------------------|------------------------------|
@@ -11,8 +11,8 @@ Must not know: clients, how it is shown.
 | corrupt_index | rows of the index, or of metadata, are damaged    | the store is opened again    |
 | disk_full     | there is no space left for a write                | a write succeeds             |
 | write_failed  | a write failed for another reason                 | a write succeeds             |
-| open_files    | the process, or the system, has too many files    | not seen for RECENT_MS       |
-| read_failed   | the storage could not be read for another reason  | not seen for RECENT_MS       |
+| open_files    | the process, or the system, has too many files    | none for RECENT_MS           |
+| read_failed   | the storage could not be read for another reason  | none for RECENT_MS           |
 """
 
 import errno
@@ -82,7 +82,7 @@ class StorageTrouble:
 
 
 class StorageHealth:
-    """The troubles of one store."""
+    """The storage errors of one store."""
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
@@ -140,7 +140,7 @@ class StorageHealth:
                 self._end(kind)
 
     def troubles(self) -> list[StorageTrouble]:
-        """Return the present troubles."""
+        """Return the current storage errors."""
         self._drop_cleared()
         return list(self._troubles.values())
 

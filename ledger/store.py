@@ -22,17 +22,19 @@ from kledger.ledger.errors import AlreadyClosed, Fenced, InvalidArgument, Ledger
 from kledger.ledger.handle.managed_ledger import ManagedLedger
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
+from kledger.ledger.metadata.records import CompactedLedger
 from kledger.ledger.ownership import Ownership
 from kledger.ledger.reads.cold_reads import ColdReads
 from kledger.ledger.reads.entry_cache import EntryCache
 from kledger.ledger.recovery import (
+    load_compacted,
     load_ledgers,
     load_store,
     on_loop_bytes_max,
     open_engine,
     read_ahead_bytes_max,
 )
-from kledger.ledger.space_reclaim import SpaceReclaim
+from kledger.ledger.space_reclaim import SpaceReclaim, StartPace, throttled
 from kledger.ledger.storage_health import READING_ROWS, StorageHealth
 from kledger.ledger.store_services import IdCounter, MetadataVersions, StoreServices
 from kledger.runtime.blocking import Arguments, Result
@@ -59,6 +61,8 @@ class LedgerStore:
         clock: Clock,
         engine: StorageEngine | None,
         threads: StoreThreads,
+        *,
+        start_pace: StartPace,
     ) -> None:
         """Use `open`."""
         self.config = config
@@ -80,6 +84,7 @@ class LedgerStore:
         self.path = path
         self._engine_given = engine
         self._threads = threads
+        self._start_pace = start_pace
         self._engine: StorageEngine
         self._committer: Committer
         self._services: StoreServices
@@ -99,6 +104,7 @@ class LedgerStore:
         clock: Clock | None = None,
         engine: StorageEngine | None = None,
         threads: StoreThreads | None = None,
+        start_pace: StartPace = throttled,
     ) -> Self:
         """Return a store that opens when it is entered or awaited.
 
@@ -109,6 +115,8 @@ class LedgerStore:
             engine: used instead of the default engine for `path`, and not closed with the store; a
                 store that has it open is fenced.
             threads: used instead of the default threads for blocking work.
+            start_pace: makes the pace at which dead space is reclaimed; a store whose clock is not
+                the system's may want one that follows its clock, see `kledger.ledger.testing`.
         """
         return cls(
             Path(path) if path is not None else None,
@@ -116,6 +124,7 @@ class LedgerStore:
             clock or SystemClock(),
             engine,
             threads or StoreThreads(),
+            start_pace=start_pace,
         )
 
     async def __aenter__(self) -> Self:
@@ -249,6 +258,17 @@ class LedgerStore:
         except Exception as error:
             raise from_engine(error) from error
 
+    def stored_compacted(self, name: str) -> CompactedLedger | None:
+        """Read what stands for the beginning of a managed ledger, without opening it; it blocks.
+
+        Raises:
+            Corrupt, StorageFailed: a row cannot be read.
+        """
+        try:
+            return load_compacted(self._engine, name)
+        except Exception as error:
+            raise from_engine(error) from error
+
     # Rows of the user
 
     def append_rows_nowait(self, rows: Sequence[Row], done: RowsDone) -> None:
@@ -345,6 +365,17 @@ class LedgerStore:
         """Wait until everything submitted so far is confirmed or has failed."""
         await self._committer.flush()
 
+    async def checkpoint(self) -> None:
+        """Make log and index durable, and free the memory of rows that wait for the index.
+
+        A failure is reported as that of any other checkpoint, and not raised.
+
+        Raises:
+            Fenced, AlreadyClosed: the store has stopped.
+        """
+        self._check_usable()
+        await self._committer.checkpoint()
+
     async def reclaim_step(self) -> int | None:
         """Reclaim some space at once, without pace; see `SpaceReclaim.step`."""
         self._check_usable()
@@ -412,7 +443,7 @@ class LedgerStore:
         self._ownership = Ownership(names, self._services, self._check_usable)
         self._reclaim = SpaceReclaim(
             self._engine, self._committer, self.config,
-            clock=self.clock, pool=pool, supervisor=supervisor,
+            clock=self.clock, start_pace=self._start_pace, pool=pool, supervisor=supervisor,
         )  # fmt: skip
         self._reclaim.start()
         _stores[id(self._engine)] = self

@@ -21,7 +21,13 @@ from kledger.delivery.model import (
 )
 from kledger.ledger import Buffer, Position
 from kledger.native.errors import KledgerError
-from kledger.subscriptions.model import Acknowledgement, Deliver, RecordMask, SubscriptionType
+from kledger.subscriptions.model import (
+    Acknowledgement,
+    Deliver,
+    OnReadPosition,
+    RecordMask,
+    SubscriptionType,
+)
 
 __all__ = [
     "EARLIEST",
@@ -34,6 +40,7 @@ __all__ = [
     "ConsumerRequest",
     "MetricsClient",
     "OnEnded",
+    "OnReadPosition",
     "PartitionStats",
     "ProducerLink",
     "PushedClientMetrics",
@@ -42,6 +49,7 @@ __all__ = [
     "SeekTarget",
     "SendReceipt",
     "SubscriptionStats",
+    "TopicCompactionStatus",
     "TopicInfo",
     "TopicStats",
 ]
@@ -94,6 +102,9 @@ class ConsumerRequest:
     failover_delay_ms: int = 1_000
 
 
+PERMITS_PER_CALL_MAX = 1 << 20
+"""Permits that one call may add: twice the largest queue of a client."""
+
 OnEnded: TypeAlias = Callable[[KledgerError | None], None]
 """Called once, on the event loop, when a link has ended without having been closed, and before its
 pending calls fail. None: the server closed it for a reset, and the same request may be repeated at
@@ -128,7 +139,7 @@ class ConsumerLink(Protocol):
     """One consumer of one partition's subscription."""
 
     def add_permits(self, count: int) -> None:
-        """Permit the server to deliver `count` more records."""
+        """Permit the server to deliver `count` more records, at most PERMITS_PER_CALL_MAX."""
         ...
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
@@ -162,6 +173,24 @@ class PartitionStats(NamedTuple):
     log_start_offset: int
     end_offset: int
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCompactionStatus:
+    """How far the compaction of a topic has come.
+
+    Attributes:
+        state: not_run, running, success or error.
+        error: why it failed; empty unless it did.
+        started_ms, ended_ms: wall time; None if it is not known, or has not come.
+        horizons: of each partition the last record that is compacted, None if none is.
+    """
+
+    state: str
+    error: str
+    started_ms: int | None
+    ended_ms: int | None
+    horizons: tuple[RecordLocation | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +285,19 @@ class BrokerAdmin(Protocol):
         """Refuse further batches; return the newest record of each partition."""
         ...
 
+    async def start_compaction(self, topic: str) -> None:
+        """Begin to compact a topic; `compaction_status` says how it ends.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            CompactionRunning: it is being compacted.
+        """
+        ...
+
+    async def compaction_status(self, topic: str) -> TopicCompactionStatus:
+        """Return how far the compaction of a topic has come. Raises TopicNotFound."""
+        ...
+
     async def subscriptions(self, topic: str) -> list[str]:
         """Return the names of the durable subscriptions, sorted."""
         ...
@@ -343,9 +385,21 @@ class Broker(BrokerAdmin, Protocol):
         ...
 
     async def open_consumer(
-        self, request: ConsumerRequest, *, deliver: Deliver, on_ended: OnEnded
+        self,
+        request: ConsumerRequest,
+        *,
+        deliver: Deliver,
+        on_ended: OnEnded,
+        on_read_position: OnReadPosition | None = None,
     ) -> ConsumerLink:
         """Join a subscription; nothing is delivered before the first permits.
+
+        Args:
+            request: how to consume.
+            deliver: called with what is delivered.
+            on_ended: called when the link has ended by itself.
+            on_read_position: only for an exclusive consumer: called when its read position has
+                moved further than deliveries show, and once when it has joined.
 
         Raises:
             ConsumerBusy, ConsumerAssign: another consumer excludes this one.
@@ -356,6 +410,14 @@ class Broker(BrokerAdmin, Protocol):
 
     async def last_record(self, topic: str, partition: int) -> RecordLocation:
         """Return the newest record that can be read, or NO_RECORD."""
+        ...
+
+    async def committed_ends(self, topic: str) -> list[Position]:
+        """Return for each partition the position behind the last entry that can be read.
+
+        A consumer whose read position has reached it has got everything that was committed before
+        the call, except what follows the first open transaction.
+        """
         ...
 
     async def record_at(self, topic: str, partition: int, offset: int) -> RecordLocation:

@@ -54,6 +54,10 @@ class TopicTerminated(KledgerError):
     """The topic accepts no more messages."""
 
 
+class CompactionRunning(KledgerError):
+    """The topic is being compacted; a retry when that has ended will work."""
+
+
 class NotAllowed(KledgerError):
     """The server refuses this kind of request."""
 
@@ -63,7 +67,7 @@ class Unavailable(KledgerError):
 
 
 class Full(KledgerError):
-    """The producer has reached its limit of pending messages; nothing was sent."""
+    """A limit is reached, such as a producer's of pending messages; nothing was sent or added."""
 
 
 class Unreadable(KledgerError):

@@ -13,6 +13,10 @@ OWN_HEADERS = "kledger."
 """Headers with this prefix belong to the native façade and are not properties."""
 PRODUCER_NAME = "kledger.producer-name"
 SEQUENCE_ID = "kledger.sequence-id"
+EVENT_TIME_BIT = 0x01
+NATIVE_BIT = 0x02
+"""Record attributes, which Kafka does not use: the timestamp is an event time; the producer was a
+native one."""
 
 
 class Message:

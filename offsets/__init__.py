@@ -9,7 +9,6 @@ from kledger.offsets.offsets_state import (
     NO_EXPIRY,
     CommittedOffset,
     ExpiryRule,
-    OffsetsState,
     TopicPartition,
 )
 from kledger.offsets.store import OffsetStore
@@ -19,6 +18,5 @@ __all__ = [
     "CommittedOffset",
     "ExpiryRule",
     "OffsetStore",
-    "OffsetsState",
     "TopicPartition",
 ]

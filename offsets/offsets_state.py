@@ -1,15 +1,14 @@
-"""Offsets state: what every group has committed, and what open transactions would add.
+"""Offsets state: which committed offset holds, in which order transactions change it, what expires.
 
-Rule: only `apply` changes committed offsets, live (after a row became durable) and at start.
-Pending offsets of a transaction are invisible until it ends. Of the offsets of a group for one
-partition the one sent last holds, whenever the transactions end; `commit_ms` is their order.
+Rule: pending offsets of a transaction are invisible until it ends. Of the offsets of a group for
+one partition the one sent last holds, whenever the transactions end; `commit_ms` is their order.
 Must not know: rows, clocks, members, whether a topic still exists.
 """
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 NO_EXPIRY: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -36,6 +35,10 @@ class CommittedOffset(NamedTuple):
     topic_id: uuid.UUID
 
 
+PendingKey: TypeAlias = tuple[int, TopicPartition]
+"""Of a pending offset in its group: the producer id of the transaction, and the partition."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryRule:
     """Which offsets of one group are too old.
@@ -53,139 +56,13 @@ class ExpiryRule:
     kept_topics: frozenset[str] = frozenset()
 
 
-OffsetsByPartition = dict[TopicPartition, CommittedOffset]
-_NOTHING: Final[Mapping[TopicPartition, CommittedOffset]] = {}
-
-
-class OffsetsState:
-    """Committed and pending offsets of all groups."""
-
-    __slots__ = ("_committed", "_pending", "_unstable")
-
-    def __init__(self) -> None:
-        self._committed: dict[str, OffsetsByPartition] = {}
-        self._pending: dict[int, dict[str, OffsetsByPartition]] = {}
-        self._unstable: dict[
-            str, dict[TopicPartition, set[int]]
-        ] = {}  # producer ids of open transactions that may change each
-
-    def apply(
-        self, group: str, topic_partition: TopicPartition, committed: CommittedOffset | None
-    ) -> None:
-        """Apply a durable row, or the deletion of one when `committed` is None."""
-        if committed is not None:
-            self._committed.setdefault(group, {})[topic_partition] = committed
-            return
-        partition_offsets = self._committed.get(group)
-        if partition_offsets is not None:
-            partition_offsets.pop(topic_partition, None)
-            if not partition_offsets:
-                del self._committed[group]
-
-    def committed(self, group: str, topic_partition: TopicPartition) -> CommittedOffset | None:
-        """Return the last durable commit, or None."""
-        partition_offsets = self._committed.get(group)
-        return None if partition_offsets is None else partition_offsets.get(topic_partition)
-
-    def all_committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """Return every commit of a group; a view, not to be kept across other calls."""
-        return self._committed.get(group, _NOTHING)
-
-    def lowest_committed(self, topic: str, topic_id: uuid.UUID, partition: int) -> int | None:
-        """Return the lowest offset that any group has committed of a partition, None without."""
-        topic_partition = TopicPartition(topic, partition)
-        found = (
-            partition_offsets.get(topic_partition) for partition_offsets in self._committed.values()
-        )
-        return min(
-            (e.offset for e in found if e is not None and e.topic_id == topic_id), default=None
-        )
-
-    def groups(self) -> Iterator[str]:
-        """Iterate over the names of groups with any commit, durable or pending."""
-        yield from self._committed
-        yield from (group for group in self._unstable if group not in self._committed)
-
-    def has_group(self, group: str) -> bool:
-        """Whether the group has any commit, durable or pending."""
-        return group in self._committed or group in self._unstable
-
-    def expired(self, group: str, rule: ExpiryRule) -> list[TopicPartition]:
-        """Return the partitions with expired offsets. Pending offsets never expire."""
-        return [
-            topic_partition
-            for topic_partition, committed in self.all_committed(group).items()
-            if topic_partition.topic not in rule.kept_topics
-            and _is_expired(committed, rule)
-            and not self.has_pending(group, topic_partition)
-        ]
-
-    # Transactions: offsets that a producer sent, waiting for its commit or abort.
-
-    def add_pending(
-        self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
-    ) -> None:
-        """Keep offsets of an open transaction; a later one of the same partition replaces it."""
-        if offsets:
-            self._pending.setdefault(producer_id, {}).setdefault(group, {}).update(offsets)
-            unstable = self._unstable.setdefault(group, {})
-            for topic_partition in offsets:
-                unstable.setdefault(topic_partition, set()).add(producer_id)
-
-    def is_unstable(self, group: str) -> bool:
-        """Whether an open transaction may still change any offset of the group."""
-        return group in self._unstable
-
-    def has_pending(self, group: str, topic_partition: TopicPartition) -> bool:
-        """Whether an open transaction may still change the offset of that partition."""
-        return topic_partition in self._unstable.get(group, _NOTHING)
-
-    def pending(self, producer_id: int) -> Mapping[str, Mapping[TopicPartition, CommittedOffset]]:
-        """Return what the producer's transaction would commit, by group."""
-        return self._pending.get(producer_id, {})
-
-    def pending_at(self, group: str, topic_partition: TopicPartition) -> dict[int, CommittedOffset]:
-        """Return what open transactions would commit for one partition, by producer id."""
-        producers = self._unstable.get(group, {}).get(topic_partition, ())
-        return {each: self._pending[each][group][topic_partition] for each in producers}
-
-    def pending_topic_partitions(self, group: str) -> list[TopicPartition]:
-        """Return the partitions whose offsets open transactions may still change."""
-        return list(self._unstable.get(group, ()))
-
-    def is_superseded(
-        self, group: str, topic_partition: TopicPartition, pending: CommittedOffset
-    ) -> bool:
-        """Whether a later offset than that pending one has been committed."""
-        committed = self.committed(group, topic_partition)
-        return committed is not None and committed.commit_ms > pending.commit_ms
-
-    def drop_pending(self, group: str, topic_partition: TopicPartition) -> None:
-        """Forget the pending offsets of a partition whose committed offset was deleted."""
-        for producer_id in self._unstable.get(group, {}).get(topic_partition, set()).copy():
-            self._drop(producer_id, group, topic_partition)
-
-    def end_pending(self, producer_id: int) -> None:
-        """Forget the pending offsets of a transaction that ended.
-
-        On a commit the caller makes them durable first and gives each to `apply`.
-        """
-        for group, offsets in list(self.pending(producer_id).items()):
-            for topic_partition in list(offsets):
-                self._drop(producer_id, group, topic_partition)
-
-    def _drop(self, producer_id: int, group: str, topic_partition: TopicPartition) -> None:
-        groups, unstable = self._pending[producer_id], self._unstable[group]
-        del groups[group][topic_partition]
-        if not groups[group]:
-            del groups[group]
-        if not groups:
-            del self._pending[producer_id]
-        unstable[topic_partition].discard(producer_id)
-        if not unstable[topic_partition]:
-            del unstable[topic_partition]
-        if not unstable:
-            del self._unstable[group]
+def expired(
+    committed: Mapping[TopicPartition, CommittedOffset], rule: ExpiryRule
+) -> Iterator[TopicPartition]:
+    """Iterate over the partitions of a group whose committed offsets have expired."""
+    for topic_partition, offset in committed.items():
+        if topic_partition.topic not in rule.kept_topics and _is_expired(offset, rule):
+            yield topic_partition
 
 
 def _is_expired(committed: CommittedOffset, rule: ExpiryRule) -> bool:
@@ -193,3 +70,80 @@ def _is_expired(committed: CommittedOffset, rule: ExpiryRule) -> bool:
         return rule.now_ms >= committed.expire_ms
     start_ms = committed.commit_ms if rule.counted_from_ms is None else rule.counted_from_ms
     return rule.now_ms - start_ms >= rule.retention_ms
+
+
+# Order: what was sent last holds, whenever transactions end.
+
+
+def sent_after(
+    offset: CommittedOffset,
+    pending: Iterable[CommittedOffset],
+    committed: CommittedOffset | None = None,
+) -> CommittedOffset:
+    """Return an offset with a time after those that were sent before it for its partition.
+
+    Args:
+        offset: as it was sent.
+        pending: of open transactions.
+        committed: of the partition, if `offset` is pending itself: without a later commit it will
+            replace this one, also one of the same millisecond.
+    """
+    earliest_ms = offset.commit_ms
+    for each in pending:
+        earliest_ms = max(earliest_ms, each.commit_ms + 1)
+    if committed is not None and committed.commit_ms > earliest_ms:
+        earliest_ms = committed.commit_ms
+    return offset if earliest_ms == offset.commit_ms else offset._replace(commit_ms=earliest_ms)
+
+
+def is_superseded(pending: CommittedOffset, committed: CommittedOffset | None) -> bool:
+    """Whether a later offset than a pending one of a transaction that ends has been committed."""
+    return committed is not None and committed.commit_ms > pending.commit_ms
+
+
+class PendingIndex:
+    """The durable pending offsets, by partition and by producer."""
+
+    __slots__ = ("_partitions", "_producers")
+
+    def __init__(self) -> None:
+        self._producers: dict[str, dict[TopicPartition, set[int]]] = {}
+        self._partitions: dict[int, dict[str, set[TopicPartition]]] = {}
+
+    def is_unstable(self, group: str) -> bool:
+        """Whether an open transaction may still change any offset of the group."""
+        return group in self._producers
+
+    def has_pending(self, group: str, topic_partition: TopicPartition) -> bool:
+        """Whether an open transaction may still change the offset of that partition."""
+        return topic_partition in self._producers.get(group, ())
+
+    def producers(self, group: str) -> Mapping[TopicPartition, Collection[int]]:
+        """Return the producer ids of open transactions that may change offsets of the group."""
+        return self._producers.get(group, {})
+
+    def partitions(self, producer_id: int) -> Mapping[str, Collection[TopicPartition]]:
+        """Return by group the partitions whose offsets the producer's transaction may change."""
+        return self._partitions.get(producer_id, {})
+
+    def replay(self, group: str, offsets: Mapping[PendingKey, CommittedOffset | None]) -> None:
+        """Follow pending offsets of a group that are durable; None: was deleted."""
+        producers = self._producers.setdefault(group, {})
+        for (producer_id, topic_partition), offset in offsets.items():
+            groups = self._partitions.setdefault(producer_id, {})
+            partitions = groups.setdefault(group, set())
+            producer_ids = producers.setdefault(topic_partition, set())
+            if offset is None:
+                partitions.discard(topic_partition)
+                producer_ids.discard(producer_id)
+            else:
+                partitions.add(topic_partition)
+                producer_ids.add(producer_id)
+            if not producer_ids:
+                del producers[topic_partition]
+            if not partitions:
+                del groups[group]
+                if not groups:
+                    del self._partitions[producer_id]
+        if not producers:
+            del self._producers[group]

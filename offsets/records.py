@@ -1,4 +1,4 @@
-"""Records: the stored form of a committed offset.
+"""Records: the stored form of committed and pending offsets.
 
 Rule: one row per (group, topic, partition); each text in a key is preceded by its length, so that
 no group or topic name can reach into the rows of another. The layout has a version byte.
@@ -20,6 +20,7 @@ Value: | offset | size | name                                              |
 
 from typing import Final
 
+from kledger.ledger.record_table import GroupedRecordRows
 from kledger.ledger.row_format import (
     I32,
     I64,
@@ -33,13 +34,12 @@ from kledger.ledger.row_format import (
     RowLayout,
     literal,
 )
-from kledger.offsets.offsets_state import CommittedOffset, TopicPartition
+from kledger.offsets.offsets_state import CommittedOffset, PendingKey, TopicPartition
 
 KEY_PREFIX: Final = b"offset\x01"
 PENDING_PREFIX: Final = b"pending-offset\x01"
 VALUE_VERSION: Final = 1
 
-_GROUPS = RowKey("offset", KEY_PREFIX, group=TEXT16)
 _KEYS = RowKey("offset", KEY_PREFIX, group=TEXT16, topic=TEXT16, partition=U32)
 _PENDING_KEYS = RowKey(
     "pending offset",
@@ -66,11 +66,6 @@ _VALUES = RowFormat[CommittedOffset](
 )
 
 
-def group_prefix(group: str) -> bytes:
-    """Return the beginning of the keys of one group."""
-    return _GROUPS.encode(group)
-
-
 def encode_key(group: str, topic_partition: TopicPartition) -> bytes:
     """Return the key of one committed offset."""
     return _KEYS.encode(group, topic_partition.topic, topic_partition.partition)
@@ -82,15 +77,16 @@ def decode_key(key: bytes) -> tuple[str, TopicPartition]:
     return group, TopicPartition(topic, partition)
 
 
-def encode_pending_key(producer_id: int, group: str, topic_partition: TopicPartition) -> bytes:
+def encode_pending_key(group: str, key: PendingKey) -> bytes:
     """Return the key of an offset that an open transaction would commit."""
-    return _PENDING_KEYS.encode(producer_id, group, *topic_partition)
+    producer_id, (topic, partition) = key
+    return _PENDING_KEYS.encode(producer_id, group, topic, partition)
 
 
-def decode_pending_key(key: bytes) -> tuple[int, str, TopicPartition]:
-    """Return producer id, group and partition of a key made by `encode_pending_key`."""
+def decode_pending_key(key: bytes) -> tuple[str, PendingKey]:
+    """Return group, producer id and partition of a key made by `encode_pending_key`."""
     producer_id, group, topic, partition = _PENDING_KEYS.decode(key)
-    return producer_id, group, TopicPartition(topic, partition)
+    return group, (producer_id, TopicPartition(topic, partition))
 
 
 def encode_value(committed: CommittedOffset) -> bytes:
@@ -105,3 +101,26 @@ def decode_value(value: bytes, *, key: bytes | None = None) -> CommittedOffset:
         UnreadableRow: the layout is not one of ours, or the row is not whole.
     """
     return _VALUES.decode(value, which=key)
+
+
+def _decode_committed_row(key: bytes, row: bytes) -> tuple[str, TopicPartition, CommittedOffset]:
+    group, topic_partition = decode_key(key)
+    return group, topic_partition, decode_value(row, key=key)
+
+
+def _decode_pending_row(key: bytes, row: bytes) -> tuple[str, PendingKey, CommittedOffset]:
+    group, pending_key = decode_pending_key(key)
+    return group, pending_key, decode_value(row, key=key)
+
+
+COMMITTED_ROWS: Final = GroupedRecordRows[str, TopicPartition, CommittedOffset](
+    prefix=KEY_PREFIX, encode_key=encode_key, encode=encode_value, decode=_decode_committed_row
+)
+"""Committed offsets, by group and partition."""
+PENDING_ROWS: Final = GroupedRecordRows[str, PendingKey, CommittedOffset](
+    prefix=PENDING_PREFIX,
+    encode_key=encode_pending_key,
+    encode=encode_value,
+    decode=_decode_pending_row,
+)
+"""Offsets that open transactions would commit, by group, and producer id and partition in it."""

@@ -1,287 +1,210 @@
-"""Offset store: committed offsets as durable rows, and all of them in memory.
+"""Offset store: committed and pending offsets of all groups, as records of two tables.
 
-Rule: rows first, then `OffsetsState.apply`, then the caller's `done`; completions come in the order
-of submission, and when one write fails, the later ones fail too, so memory never differs from what
-a restart would read. A deletion removes the pending offsets of its partitions as well.
+Rule: an offset holds when its row is durable, by the replay that a start uses. What is decided
+while writes are under way is decided on the heads of the tables. A transaction's end moves its
+pending offsets in one write; a deletion removes the pending offsets of its partitions as well.
 Must not know: members and their rights to commit, whether a topic exists.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from itertools import islice
+from typing import Final, TypeVar
 from uuid import UUID
 
-from kledger.ledger import LedgerError, LedgerStore, Row, RowsDone
-from kledger.offsets.offsets_state import CommittedOffset, OffsetsState, TopicPartition
-from kledger.offsets.records import (
-    KEY_PREFIX,
-    PENDING_PREFIX,
-    decode_key,
-    decode_pending_key,
-    decode_value,
-    encode_key,
-    encode_pending_key,
-    encode_value,
+from kledger.ledger import LedgerStore
+from kledger.ledger.record_table import GroupedRecordTable, RecordChange, submit_together
+from kledger.offsets.offsets_state import (
+    CommittedOffset,
+    ExpiryRule,
+    PendingIndex,
+    PendingKey,
+    TopicPartition,
+    expired,
+    is_superseded,
+    sent_after,
 )
+from kledger.offsets.records import COMMITTED_ROWS, PENDING_ROWS
+from kledger.runtime.deferred import Deferred
 
-_COMMITTED: Final = -1
-"""Stands for a producer id: the offset belongs to no transaction."""
-
-
-class _PendingWrite(NamedTuple):
-    """Rows of one group that are submitted and not durable yet.
-
-    Attributes:
-        offsets: what is stored, none by a deletion.
-        deleted: the partitions of a deletion.
-        producer_id: of the transaction of the offsets, _COMMITTED without one.
-    """
-
-    offsets: Mapping[TopicPartition, CommittedOffset]
-    deleted: frozenset[TopicPartition] = frozenset()
-    producer_id: int = _COMMITTED
+K = TypeVar("K")
+_NOTHING: Final[Mapping[TopicPartition, CommittedOffset]] = {}
 
 
 class OffsetStore:
-    """Writes offsets, answers reads from memory."""
+    """Writes offsets, answers reads from memory.
 
-    __slots__ = ("_in_flight", "_store", "state")
+    A write returns None when its offsets hold, or the error with which nothing has changed.
+    """
 
-    def __init__(self, store: LedgerStore, state: OffsetsState) -> None:
-        self._store = store
-        self._in_flight: dict[str, deque[_PendingWrite]] = {}
-        self.state = state
+    __slots__ = ("_committed", "_durable", "_index", "_on_replay", "_pending")
 
-    @classmethod
-    def open(cls, store: LedgerStore) -> "OffsetStore":
-        """Read every stored offset through `apply`."""
-        state = OffsetsState()
-        for key, value in store.scan_rows(KEY_PREFIX):
-            group, topic_partition = decode_key(key)
-            state.apply(group, topic_partition, decode_value(value, key=key))
-        for key, value in store.scan_rows(PENDING_PREFIX):
-            producer_id, group, topic_partition = decode_pending_key(key)
-            committed = decode_value(value, key=key)
-            state.add_pending(producer_id, group, {topic_partition: committed})
-        return cls(store, state)
+    def __init__(
+        self, store: LedgerStore, on_replay: Callable[[str], None] = lambda group: None
+    ) -> None:
+        """Open it empty; `load` fills it.
 
-    def is_committing(self, group: str) -> bool:
-        """Whether offsets of the group are submitted and not visible yet."""
-        return any(write.offsets for write in self._in_flight.get(group, ()))
+        Args:
+            store: keeps the rows.
+            on_replay: called with a group when offsets of it have begun to hold, or were deleted.
+        """
+        self._on_replay = on_replay
+        self._index = PendingIndex()
+        self._committed = GroupedRecordTable(store, COMMITTED_ROWS, self._committed_replayed)
+        self._pending = GroupedRecordTable(store, PENDING_ROWS, self._pending_replayed)
+        self._durable = self._committed.durable
+
+    def load(self) -> None:
+        """Replay every stored offset.
+
+        Raises:
+            UnreadableRow: one of them cannot be read.
+        """
+        self._committed.load()
+        self._pending.load()
+
+    # Reads of what holds.
+
+    def committed(self, group: str, topic_partition: TopicPartition) -> CommittedOffset | None:
+        """Return the last durable commit, or None."""
+        offsets = self._durable.get(group)
+        return None if offsets is None else offsets.get(topic_partition)
+
+    def all_committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """Return every durable commit of a group; a view, valid until the next await."""
+        return self._durable.get(group, _NOTHING)
+
+    def lowest_committed(self, topic: str, topic_id: UUID, partition: int) -> int | None:
+        """Return the lowest offset that any group has committed of a partition, None without."""
+        topic_partition = TopicPartition(topic, partition)
+        found = (offsets.get(topic_partition) for offsets in self._durable.values())
+        return min(
+            (e.offset for e in found if e is not None and e.topic_id == topic_id), default=None
+        )
+
+    def is_unstable(self, group: str) -> bool:
+        """Whether an open transaction may still change any offset of the group."""
+        return self._index.is_unstable(group)
+
+    def has_pending(self, group: str, topic_partition: TopicPartition) -> bool:
+        """Whether an open transaction may still change the offset of that partition."""
+        return self._index.has_pending(group, topic_partition)
+
+    # Reads of what will hold when every write under way is durable.
+
+    def is_writing(self, group: str) -> bool:
+        """Whether a write of the group is under way."""
+        return self._committed.is_writing(group) or self._pending.is_writing(group)
 
     def topic_partitions(self, group: str) -> set[TopicPartition]:
-        """Return every partition for which the group has a row, durable or submitted."""
-        return set(self._last_offsets(group))
+        """Return every partition for which the group will have an offset, pending or committed."""
+        pending = {topic_partition for _, topic_partition in self._pending.heads(group)}
+        return pending | self._committed.heads(group).keys()
 
-    def topic_partitions_of(self, topic_ids: Set[UUID]) -> dict[str, list[TopicPartition]]:
-        """Return by group the partitions with offsets of the topics, submitted writes included."""
-        found = {}
-        for group in {*self.state.groups(), *self._in_flight}:
-            last = self._last_offsets(group)
-            topic_partitions = [
-                topic_partition
-                for topic_partition, offset in last.items()
-                if offset.topic_id in topic_ids
-            ]
-            if topic_partitions:
-                found[group] = topic_partitions
-        return found
+    def expired(self, group: str, rule: ExpiryRule, count_max: int) -> list[TopicPartition]:
+        """Return partitions with expired offsets, so many at most. Pending offsets never expire."""
+        old = expired(self._committed.heads(group), rule)
+        return list(islice((each for each in old if not self.has_pending(group, each)), count_max))
 
-    def _last_offsets(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """Return the last offset of each partition: submitted, committed, or pending."""
-        committed = self.state.all_committed(group)
-        if group not in self._in_flight and not self.state.is_unstable(group):
-            return committed
-        last: dict[TopicPartition, CommittedOffset] = {}
-        for topic_partition in self.state.pending_topic_partitions(group):
-            (*_, last[topic_partition]) = self.state.pending_at(group, topic_partition).values()
-        last.update(committed)
-        for write in self._in_flight.get(group, ()):
-            last.update(write.offsets)
-        return last
+    # Writes.
 
-    def commit_nowait(
-        self, group: str, offsets: Sequence[tuple[TopicPartition, CommittedOffset]], done: RowsDone
-    ) -> None:
-        """Store offsets of one group in one atomic write; `done` is called on the loop."""
-        stored = dict(offsets)
-        if self.state.is_unstable(group) or group in self._in_flight:
-            stored = {
-                topic_partition: self._with_time_in_order(
-                    group, topic_partition, stored[topic_partition]
-                )
-                for topic_partition in stored
-            }
-        rows: list[Row] = [
-            (encode_key(group, topic_partition), encode_value(committed))
-            for topic_partition, committed in stored.items()
-        ]
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> Deferred[Exception | None]:
+        """Store offsets of one group in one atomic write; the mapping must not change any more."""
+        pending = self._pending_heads(group, offsets)
+        if pending:
+            offsets = {each: sent_after(offsets[each], pending.get(each, ())) for each in offsets}
+        return submit_together((self._committed.change(group, offsets),))
 
-        def apply() -> None:
-            for topic_partition, committed in stored.items():
-                self.state.apply(group, topic_partition, committed)
-
-        self._submit({group: _PendingWrite(stored)}, rows, apply, done)
-
-    def delete_nowait(
-        self,
-        group: str,
-        topic_partitions: Iterable[TopicPartition],
-        done: RowsDone,
-        *,
-        more_rows: Sequence[Row] = (),
-    ) -> None:
-        """Delete offsets of one group, pending ones too, atomically with `more_rows`."""
-        deleted = frozenset(topic_partitions)
-        rows: list[Row] = []
-        for topic_partition in deleted:
-            rows.append((encode_key(group, topic_partition), None))
-            producers = {each for each, _ in self._offsets_at(group, topic_partition)} - {
-                _COMMITTED
-            }
-            rows += [
-                (encode_pending_key(each, group, topic_partition), None)
-                for each in sorted(producers)
-            ]
-        rows.extend(more_rows)
-
-        def apply() -> None:
-            for topic_partition in deleted:
-                self.state.apply(group, topic_partition, None)
-                self.state.drop_pending(group, topic_partition)
-
-        self._submit({group: _PendingWrite({}, deleted)}, rows, apply, done)
-
-    # Transactions
-
-    def add_pending_nowait(
-        self,
-        producer_id: int,
-        group: str,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        done: RowsDone,
-    ) -> None:
+    def add_pending(
+        self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> Deferred[Exception | None]:
         """Store offsets that an open transaction would commit; invisible until it does."""
-        stored = {
-            topic_partition: self._with_time_in_order(
-                group, topic_partition, offsets[topic_partition], is_pending=True
-            )
-            for topic_partition in offsets
+        pending, committed = self._pending_heads(group, offsets), self._committed.head
+        ordered = {
+            (producer_id, each): sent_after(offset, pending.get(each, ()), committed(group, each))
+            for each, offset in offsets.items()
         }
-        rows: list[Row] = [
-            (encode_pending_key(producer_id, group, topic_partition), encode_value(committed))
-            for topic_partition, committed in stored.items()
-        ]
+        return submit_together((self._pending.change(group, ordered),))
 
-        def apply() -> None:
-            self.state.add_pending(producer_id, group, stored)
-
-        self._submit({group: _PendingWrite(stored, producer_id=producer_id)}, rows, apply, done)
-
-    def end_nowait(
-        self, producer_id: int, done: RowsDone, *, is_commit: bool, more_rows: Sequence[Row] = ()
-    ) -> None:
-        """End a producer's pending offsets, atomically with `more_rows`, the outcome."""
-        rows: list[Row] = []
-        writes: dict[str, _PendingWrite] = {}
-        for group, offsets in self.state.pending(producer_id).items():
-            rows += [
-                (encode_pending_key(producer_id, group, topic_partition), None)
-                for topic_partition in offsets
-            ]
-            applied = {
-                topic_partition: each
-                for topic_partition, each in offsets.items()
-                if is_commit and self._will_apply(group, topic_partition, each)
+    def end(self, producer_id: int, *, is_commit: bool) -> list[RecordChange]:
+        """Return the changes that end a transaction's offsets, to be written with its outcome."""
+        changes: list[RecordChange] = []
+        pending_head, committed_head = self._pending.head, self._committed.head
+        for group, topic_partitions in self._index.partitions(producer_id).items():
+            ended = {
+                key: offset
+                for each in topic_partitions
+                if (offset := pending_head(group, key := (producer_id, each))) is not None
             }
-            rows += [
-                (encode_key(group, topic_partition), encode_value(applied[topic_partition]))
-                for topic_partition in applied
-            ]
-            writes[group] = _PendingWrite(applied)
-        rows.extend(more_rows)
+            holding = {
+                key[1]: offset
+                for key, offset in ended.items()
+                if is_commit and not is_superseded(offset, committed_head(group, key[1]))
+            }
+            changes += self._changes(group, holding, dict.fromkeys(ended))
+        return changes
 
-        def apply() -> None:
-            for group, write in writes.items():
-                for topic_partition, committed in write.offsets.items():
-                    self.state.apply(group, topic_partition, committed)
-            self.state.end_pending(producer_id)
+    def deletion(
+        self, group: str, topic_partitions: Collection[TopicPartition]
+    ) -> list[RecordChange]:
+        """Return the changes that delete offsets of a group, pending ones too.
 
-        self._submit(writes, rows, apply, done)
+        With `topic_partitions(group)` they delete all of them.
+        """
+        wanted = dict.fromkeys(topic_partitions)
+        committed = [each for each in wanted if self._committed.head(group, each) is not None]
+        pending = [key for key in self._pending.heads(group) if key[1] in wanted]
+        return self._changes(group, dict.fromkeys(committed), dict.fromkeys(pending))
 
-    # Order: what was sent last holds, whenever transactions end.
+    def deletions_of_topics(self, topic_ids: Set[UUID]) -> Iterator[tuple[str, list[RecordChange]]]:
+        """Iterate over groups with the changes that delete their offsets of topics."""
+        for group in {*self._committed.groups(), *self._pending.groups()}:
+            committed = _of_topics(self._committed.heads(group), topic_ids)
+            pending = _of_topics(self._pending.heads(group), topic_ids)
+            changes = self._changes(group, dict.fromkeys(committed), dict.fromkeys(pending))
+            if changes:
+                yield group, changes
 
-    def _offsets_at(
-        self, group: str, topic_partition: TopicPartition
-    ) -> Iterator[tuple[int, CommittedOffset]]:
-        """Iterate over a partition's offsets by producer id, submitted ones included."""
-        committed = self.state.committed(group, topic_partition)
-        if committed is not None:
-            yield _COMMITTED, committed
-        yield from self.state.pending_at(group, topic_partition).items()
-        for write in self._in_flight.get(group, ()):
-            if topic_partition in write.offsets:
-                yield write.producer_id, write.offsets[topic_partition]
-
-    def _with_time_in_order(
+    def _changes(
         self,
         group: str,
-        topic_partition: TopicPartition,
-        committed: CommittedOffset,
-        *,
-        is_pending: bool = False,
-    ) -> CommittedOffset:
-        """Return the offset with a time after those of pending offsets that were sent before it."""
-        earliest_ms = committed.commit_ms
-        for producer_id, each in self._offsets_at(group, topic_partition):
-            if producer_id != _COMMITTED:
-                earliest_ms = max(earliest_ms, each.commit_ms + 1)
-            elif is_pending:
-                earliest_ms = max(earliest_ms, each.commit_ms)
-        if earliest_ms == committed.commit_ms:
-            return committed
-        return committed._replace(commit_ms=earliest_ms)
+        committed: Mapping[TopicPartition, CommittedOffset | None],
+        pending: Mapping[PendingKey, None],
+    ) -> list[RecordChange]:
+        changes: list[RecordChange] = []
+        if committed:
+            changes.append(self._committed.change(group, committed))
+        if pending:
+            changes.append(self._pending.change(group, pending))
+        return changes
 
-    def _will_apply(
-        self, group: str, topic_partition: TopicPartition, pending: CommittedOffset
-    ) -> bool:
-        """Whether a pending offset still holds once all submitted writes are durable."""
-        if self.state.is_superseded(group, topic_partition, pending):
-            return False
-        for write in self._in_flight.get(group, ()):
-            if topic_partition in write.deleted:
-                return False
-            is_later = write.producer_id == _COMMITTED and topic_partition in write.offsets
-            if is_later and write.offsets[topic_partition].commit_ms > pending.commit_ms:
-                return False
-        return True
+    def _pending_heads(
+        self, group: str, topic_partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Sequence[CommittedOffset]]:
+        """Return what open transactions would commit for those of the partitions that have any."""
+        if not self._pending.has_group(group):
+            return {}
+        durable = self._index.producers(group)
+        keys = {(other, each) for each in topic_partitions for other in durable.get(each, ())}
+        keys.update(key for key, _ in self._pending.under_way(group) if key[1] in topic_partitions)
+        heads: dict[TopicPartition, list[CommittedOffset]] = {}
+        for key in keys:
+            if (offset := self._pending.head(group, key)) is not None:
+                heads.setdefault(key[1], []).append(offset)
+        return heads
 
-    def _submit(
-        self,
-        writes: Mapping[str, _PendingWrite],
-        rows: Sequence[Row],
-        apply: Callable[[], None],
-        done: RowsDone,
+    def _committed_replayed(
+        self, group: str, _: Mapping[TopicPartition, CommittedOffset | None]
     ) -> None:
-        """Submit rows to the store; once durable they are applied for every group."""
+        self._on_replay(group)
 
-        def stored(error: LedgerError | None) -> None:
-            for group in writes:
-                in_flight = self._in_flight[group]
-                in_flight.popleft()
-                if not in_flight:
-                    del self._in_flight[group]
-            if error is None:
-                apply()
-            done(error)
+    def _pending_replayed(
+        self, group: str, offsets: Mapping[PendingKey, CommittedOffset | None]
+    ) -> None:
+        self._index.replay(group, offsets)
+        self._on_replay(group)
 
-        for group, write in writes.items():
-            self._in_flight.setdefault(group, deque()).append(write)
-        self._append(rows, stored)
 
-    def _append(self, rows: Sequence[Row], done: RowsDone) -> None:
-        """Submit rows to the store; one that has stopped fails them at once."""
-        try:
-            self._store.append_rows_nowait(rows, done)
-        except LedgerError as error:
-            done(error)
+def _of_topics(offsets: Mapping[K, CommittedOffset], topic_ids: Set[UUID]) -> list[K]:
+    return [key for key, offset in offsets.items() if offset.topic_id in topic_ids]

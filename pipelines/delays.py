@@ -1,8 +1,8 @@
 """The delays of a year of flights, computed by Spark from Kafka topics.
 
-Rule: Spark's own ``kafka`` source and sink, unchanged, are the only way to the data; the same
-aggregation serves batch and stream. Must not know: what server answers, or what the result is
-compared with.
+Rule: Spark's own ``kafka`` source and sink, unchanged, are the only access to the data; batch
+and stream use the same aggregation. Must not know: which server it runs against, or what the result
+is compared with.
 
 Run it against any server: ``python -m pipelines.delays --bootstrap HOST:PORT --out FOLDER``.
 """

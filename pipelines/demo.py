@@ -1,7 +1,7 @@
-"""The demonstration: real clients, real data, Spark unchanged, and pandas as the judge.
+"""The demonstration: real clients, real data and unmodified Spark, checked against pandas.
 
-Rule: it fails unless every row, count, sum and mean agrees with the original package. It leaves
-no process behind, also when interrupted. Must not know: how the server works inside.
+Rule: it fails unless every row, count, sum and mean agrees with the original data. It leaves
+no process behind, even when interrupted. Must not know: how the server works inside.
 
 Run it with ``make demo``, or against a server of your own with ``--bootstrap HOST:PORT``.
 """

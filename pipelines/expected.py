@@ -1,7 +1,7 @@
-"""The same results by pandas from the original package, and their comparison.
+"""The same results, computed by pandas from the original data, and their comparison.
 
 Rule: nothing here has passed through Kafka or Spark. Counts and integer sums must be equal, means
-within ``MEAN_TOLERANCE``. Must not know: how the other side computed its answer.
+within ``MEAN_TOLERANCE``. Must not know: how Spark computes them.
 """
 
 import pandas as pd

@@ -1,7 +1,7 @@
 """Three Kafka clients, each a process that loads the flights of one airport.
 
 Rule: every loader waits for the acknowledgement of every record and reports how many it got.
-Must not know: what is read back later, or by whom.
+Must not know: what is read back later, and by which client.
 """
 
 import asyncio

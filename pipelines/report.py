@@ -1,6 +1,6 @@
 """The demonstration's report: one HTML page with charts that needs no network.
 
-Rule: every figure on it was measured or read back in this run. Must not know: how.
+Rule: every figure was measured or read back in this run. Must not know: how.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 Rule: a call that may block (files, a database, a sync) goes through a runner; it gets everything it
 needs as arguments and touches no state of the loop. `InlinePool` does the same work at once, so
 that a simulation has one thread and one order. A call that computes in Python for long holds the
-interpreter's lock (GIL); it calls `yield_gil` every few tenths of a millisecond, or the event loop
+GIL; it calls `yield_gil` every few tenths of a millisecond, or the event loop
 stands still.
 Must not know: what the calls do.
 """
@@ -57,7 +57,7 @@ class BlockingPool:
         return await loop.run_in_executor(self._executor, call, *arguments)
 
     def yield_gil(self) -> None:
-        """Release the interpreter's lock for long enough that another thread gets it."""
+        """Release the GIL for long enough that another thread gets it."""
         if self._is_closed:
             raise PoolClosed("the pool was closed during a call")
         time.sleep(YIELD_GIL_S)

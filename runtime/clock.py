@@ -1,6 +1,6 @@
-"""Clock: the only way to ask for the time or to let it pass.
+"""Clock: the only way to read the time or to sleep.
 
-Rule: wall time (`now_ms`) is for what people and records see; deadlines use `monotonic_ms`.
+Rule: wall time (`now_ms`) is for logs and records; deadlines use `monotonic_ms`.
 Must not know: what waits, and for what. Tests use `runtime.manual_clock.ManualClock`.
 """
 

@@ -1,7 +1,7 @@
 """ComputePool: runs long computations off the event loop, and short ones on it.
 
 Rule: what may take longest and needs no objects of this process runs in a process of its own, the
-rest in threads, which share the interpreter's lock with the event loop. The cost of a call is an
+rest in threads, which share the GIL with the event loop. The cost of a call is an
 upper limit that its caller knows before it begins, so no field of a request can make it look cheap.
 Many cheap calls in one tick block the event loop like a long one: together they may cost no more
 than one.
@@ -10,11 +10,22 @@ Must not know: what is computed.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from kledger.runtime.blocking import Arguments, BlockingRunner, Result
-from kledger.runtime.compute_process import Buffer, ComputeProcesses, Pause, StartFailed
+from kledger.runtime.compute_process import (
+    MEMORY_BYTES_MAX,
+    Buffer,
+    ComputeProcesses,
+    Pause,
+    StartFailed,
+)
+from kledger.runtime.compute_session import ComputeSession, ProcessSession, ThreadSession
 from kledger.runtime.switch_interval import SWITCH_INTERVAL
+
+State = TypeVar("State")
 
 logger = logging.getLogger(__name__)
 
@@ -78,15 +89,59 @@ class ComputePool:
             try:
                 return await self._pool.run(self._processes.map, call, jobs, loop)
             except StartFailed as error:
-                logger.warning("long calls share the lock of the event loop from now on: %s", error)
-                self._processes = None
+                self._continue_without_processes(error)
         return await self.run(_map, call, jobs, self.yield_gil)
+
+    @asynccontextmanager
+    async def session(
+        self,
+        make_state: Callable[[*Arguments], State],
+        *arguments: *Arguments,
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
+    ) -> AsyncIterator[ComputeSession[State]]:
+        """Make a state in a process of its own, which ends with the block.
+
+        Args:
+            make_state: a function or class of a module; makes the state.
+            arguments: small ones, which are pickled.
+            memory_bytes_max: limit of the private memory of the process.
+
+        Raises:
+            PoolClosed: the pool was closed.
+            ComputeProcessDied: the process ended in `make_state`.
+            Exception: what `make_state` raises.
+        """
+        session = await self._start_session(make_state, arguments, memory_bytes_max)
+        try:
+            yield session
+        finally:
+            await session.close()
 
     def close(self) -> None:
         """Accept no more calls; running ones end at their next `yield_gil`."""
         if self._processes is not None:
             self._processes.close()
         self._pool.close()
+
+    async def _start_session(
+        self,
+        make_state: Callable[[*Arguments], State],
+        arguments: tuple[*Arguments],
+        memory_bytes_max: int,
+    ) -> ComputeSession[State]:
+        if self._processes is not None:
+            session: ProcessSession[State] = ProcessSession(self._processes, memory_bytes_max)
+            try:
+                await session.start(make_state, *arguments)
+            except StartFailed as error:
+                self._continue_without_processes(error)
+            else:
+                return session
+        return ThreadSession(self, await self.run(make_state, *arguments))
+
+    def _continue_without_processes(self, error: StartFailed) -> None:
+        logger.warning("long calls share the lock of the event loop from now on: %s", error)
+        self._processes = None
 
     def _tick_ended(self) -> None:
         self._spent = 0

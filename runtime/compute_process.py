@@ -3,8 +3,8 @@
 Rule: a call is a function of a module, and gets its data in shared memory: only the other arguments
 and the result are pickled. It changes nothing but its result, so it may be made in any process. A
 process starts with the first call and ends by itself: after idle minutes, and as soon as its parent
-has ended. The event loop keeps its own interpreter lock meanwhile, and its processor, because
-these processes have a lower priority.
+has ended. Calls that share a state have a process to themselves, a `StatefulProcess`. The event
+loop keeps its own GIL meanwhile, and its CPU, because these processes have a lower priority.
 Must not know: what is computed.
 """
 
@@ -18,10 +18,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from kledger.runtime.blocking import Arguments, PoolClosed
-from kledger.runtime.compute_worker import HEAD, Kind, receive
+from kledger.runtime.compute_worker import HEAD, Kind, receive, split_buffers
 
 Result = TypeVar("Result")
 Pause: TypeAlias = Callable[[], None]
@@ -33,6 +33,8 @@ MEMORY_BYTES_MAX = 512 << 20
 """The private memory of a process: 20 MiB of its own, 128 MiB of records, and what is found."""
 NICENESS = 10
 """Below everything else that runs with the usual priority, and above what has none."""
+_BUFFERS_PER_WRITE = 1024
+"""Linux takes no more in one call (IOV_MAX)."""
 
 _START = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve({arguments})"
 
@@ -54,7 +56,8 @@ class ComputeProcesses:
         self, *, idle_s: float = IDLE_S_MAX, memory_bytes_max: int = MEMORY_BYTES_MAX
     ) -> None:
         """Start nothing yet. Args: idle_s, memory_bytes_max: limits of each process."""
-        self._limits = (idle_s, memory_bytes_max)
+        self._idle_s = idle_s
+        self._memory_bytes_max = memory_bytes_max
         self._lock = Lock()
         self._idle: list[_Process] = []
         self._running: set[_Process] = set()
@@ -96,26 +99,24 @@ class ComputeProcesses:
             try:
                 results = process.map(call, jobs)
             except _EndedIdle:
-                self._remove(process, loop)
+                self.remove(process, loop)
                 continue
-            except StartFailed:
-                self._remove(process, loop)
-                if self._is_closed:
-                    raise PoolClosed("the processes were closed during a call") from None
-                raise
-            except _Died as error:
-                status = self._remove(process, loop)
-                if self._is_closed:
-                    raise PoolClosed("the processes were closed during a call") from None
-                logger.warning("a compute process ended with status %s: %s", status, error)
-                raise ComputeProcessDied(
-                    f"the process that made the call ended with status {status}: {error}"
-                ) from None
+            except (StartFailed, _Died) as error:
+                raise self.removed(process, loop, error) from None
             except BaseException:
                 self._give_back(process, loop)
                 raise
             self._give_back(process, loop)
             return results
+
+    def stateful(self, memory_bytes_max: int, loop: asyncio.AbstractEventLoop) -> "StatefulProcess":
+        """Return a process for a session, which its `start` starts.
+
+        Args:
+            memory_bytes_max: limit of the private memory of the process.
+            loop: the event loop that waits for the results.
+        """
+        return StatefulProcess(self, memory_bytes_max, loop)
 
     def close(self) -> None:
         """End all processes, whatever they do; on the event loop. May be repeated."""
@@ -125,20 +126,45 @@ class ComputeProcesses:
             for each in self._running:
                 each.kill()
         for each in idle:
-            self._remove(each, None)
+            self.remove(each, None)
 
     def _take(self) -> "_Process":
         with self._lock:
-            if self._is_closed:
-                raise PoolClosed("the processes are closed")
             if self._idle:
                 return self._idle.pop()
-        process = _Process(*self._limits)
+        return self.start(self._idle_s, self._memory_bytes_max)
+
+    def start(self, idle_s: float | None, memory_bytes_max: int) -> "_Process":
+        """Start a process that counts as running until `removed` or `remove`."""
+        with self._lock:
+            if self._is_closed:
+                raise PoolClosed("the processes are closed")
+        process = _Process(idle_s, memory_bytes_max)
         with self._lock:
             self._running.add(process)
             if self._is_closed:
                 process.kill()
         return process
+
+    def removed(
+        self,
+        process: "_Process",
+        loop: asyncio.AbstractEventLoop,
+        error: Exception,
+        *,
+        is_expected: bool = False,
+    ) -> RuntimeError:
+        """Remove a process that has ended; return the error for the caller whose call failed."""
+        status = self.remove(process, loop)
+        if self._is_closed:
+            return PoolClosed("the processes were closed during a call")
+        if isinstance(error, StartFailed):
+            return error
+        if not is_expected:
+            logger.warning("a compute process ended with status %s: %s", status, error)
+        return ComputeProcessDied(
+            f"the process that made the call ended with status {status}: {error}"
+        )
 
     def _give_back(self, process: "_Process", loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
@@ -147,7 +173,7 @@ class ComputeProcesses:
                 with suppress(RuntimeError):  # the loop has ended, and `close` follows
                     loop.call_soon_threadsafe(self._watch, process, loop)
                 return
-        self._remove(process, loop)
+        self.remove(process, loop)
 
     def _watch(self, process: "_Process", loop: asyncio.AbstractEventLoop) -> None:
         """Wait for the end of an idle process."""
@@ -163,9 +189,9 @@ class ComputeProcesses:
             if is_idle:
                 self._idle.remove(process)
         if is_idle:
-            self._remove(process, None)
+            self.remove(process, None)
 
-    def _remove(self, process: "_Process", loop: asyncio.AbstractEventLoop | None) -> int:
+    def remove(self, process: "_Process", loop: asyncio.AbstractEventLoop | None) -> int:
         """End a process, and return its status; `loop` is None on the event loop itself."""
         with self._lock:
             self._running.discard(process)
@@ -176,6 +202,100 @@ class ComputeProcesses:
             with suppress(RuntimeError):  # the loop has ended, and watches nothing
                 loop.call_soon_threadsafe(process.disconnect)
         return status
+
+
+class StatefulProcess:
+    """A process that keeps a state between calls, for one thread; `kill` is for others."""
+
+    def __init__(
+        self,
+        processes: ComputeProcesses,
+        memory_bytes_max: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Use `ComputeProcesses.stateful`."""
+        self._processes = processes
+        self._memory_bytes_max = memory_bytes_max
+        self._loop = loop
+        self._lock = Lock()
+        self._process: _Process | None = None
+        self._is_killed = False
+
+    def start(
+        self, make_state: Callable[[*Arguments], object], arguments: tuple[*Arguments]
+    ) -> None:
+        """Start the process and make the state; blocks the thread. For once, before calls.
+
+        Args:
+            make_state: a function or class of a module.
+            arguments: its arguments, which are pickled.
+
+        Raises:
+            PoolClosed: the processes were closed.
+            ComputeProcessDied: the process ended in `make_state`.
+            StartFailed: no process can be started.
+            Exception: what `make_state` raises.
+        """
+        process = self._processes.start(None, self._memory_bytes_max)
+        with self._lock:
+            self._process = process
+            if self._is_killed:
+                process.kill()
+        self._ask(Kind.MAKE_STATE, (make_state, arguments), ())
+
+    def call(
+        self,
+        call: Callable[[Any, memoryview, Sequence[int], *Arguments, Pause], Result],
+        buffers: Sequence[Buffer],
+        arguments: tuple[*Arguments],
+    ) -> Result:
+        """Make one call; blocks the thread.
+
+        Args:
+            call: a function of a module; gets the state, the buffers one after the other, their
+                sizes, the arguments, and the pause that it makes now and then.
+            buffers: the data, which must not change meanwhile.
+            arguments: are pickled.
+
+        Raises:
+            PoolClosed: the processes were closed.
+            ComputeProcessDied: the process has ended, and the state with it.
+            Exception: what the call raises; the state is as the call left it.
+        """
+        asked = (call, [len(each) for each in buffers], arguments)
+        return cast("Result", self._ask(Kind.CALL_WITH_STATE, asked, buffers))
+
+    def kill(self) -> None:
+        """End the process, whatever it does; a call under way raises ComputeProcessDied."""
+        with self._lock:
+            self._is_killed = True
+            if self._process is not None:
+                self._process.kill()
+
+    def end(self) -> None:
+        """End the process and wait until it has ended; blocks the thread. May be repeated."""
+        process = self._taken_off()
+        if process is not None:
+            self._processes.remove(process, self._loop)
+
+    def _ask(self, kind: Kind, asked: object, buffers: Sequence[Buffer]) -> object:
+        if self._process is None:
+            raise ComputeProcessDied("the process of the session has ended")
+        try:
+            (result,) = self._process.ask(kind, asked, buffers)
+        except (StartFailed, _EndedIdle, _Died) as error:
+            process = self._taken_off()
+            assert process is not None, "only this thread takes it off"
+            raise self._processes.removed(
+                process, self._loop, error, is_expected=self._is_killed
+            ) from None
+        return result
+
+    def _taken_off(self) -> "_Process | None":
+        """Return the process, which `kill` does not reach any more: its id may be another's."""
+        with self._lock:
+            process, self._process = self._process, None
+        return process
 
 
 class _EndedIdle(Exception):
@@ -192,7 +312,7 @@ class _Process:
     The socket blocks: only threads use it. The event loop watches the pipe.
     """
 
-    def __init__(self, idle_s: float, memory_bytes_max: int) -> None:
+    def __init__(self, idle_s: float | None, memory_bytes_max: int) -> None:
         self._watching: asyncio.AbstractEventLoop | None = None
         self._is_ready = False
         self._socket, theirs = socket.socketpair()
@@ -221,27 +341,33 @@ class _Process:
         return self._process.pid
 
     def map(self, call: Callable[..., Result], jobs: Sequence[tuple[Any, ...]]) -> list[Result]:
-        """See `ComputeProcesses.map`. Raises _EndedIdle, _Died."""
-        sizes = [len(data) for data, *_ in jobs]
-        asked = pickle.dumps((call, sizes, [arguments for _, *arguments in jobs]))
+        """See `ComputeProcesses.map`. Raises StartFailed, _EndedIdle, _Died."""
+        data = [data for data, *_ in jobs]
+        arguments = [arguments for _, *arguments in jobs]
+        asked = (call, [len(each) for each in data], arguments)
+        return self.ask(Kind.CALL, asked, data, len(jobs))
+
+    def ask(self, kind: Kind, asked: object, data: Sequence[Buffer], count: int = 1) -> list[Any]:
+        """Send one message with its data; return as many results. Raises as `map`."""
+        content = pickle.dumps(asked)
         was_ready = self._is_ready
         try:
-            self._send([data for data, *_ in jobs], asked)
+            self._send(kind, content, data)
             self._is_ready = was_ready or receive(self._socket) is not None
             first = receive(self._socket) if self._is_ready else None
         except (BrokenPipeError, ConnectionResetError):  # it ended before it read everything
             if was_ready:
-                raise _EndedIdle from None
+                raise _EndedIdle("between two calls") from None
             first = None
         if first is None:
             status = self._process.wait()
             if not self._is_ready:
                 raise StartFailed(f"a process ended at its start with status {status}")
             raise _Died("it did not answer")
-        return self._results(first, len(jobs))
+        return self._results(first, count)
 
     def kill(self) -> None:
-        """End the process; a thread that waits for its result goes on."""
+        """End the process; a thread that waits for its result continues."""
         self._process.kill()
 
     def end(self) -> int:
@@ -271,25 +397,30 @@ class _Process:
         self._socket.close()
         os.close(self._pipe)
 
-    def _send(self, data: Sequence[Buffer], asked: bytes) -> None:
+    def _send(self, kind: Kind, content: bytes, data: Sequence[Buffer]) -> None:
         memory = os.memfd_create("kledger-compute", os.MFD_CLOEXEC)
         try:
-            for each in data:
-                rest = memoryview(each)
-                while rest:
-                    rest = rest[os.write(memory, rest) :]
-            socket.send_fds(self._socket, [HEAD.pack(Kind.CALL, len(asked))], [memory])
+            for start in range(0, len(data), _BUFFERS_PER_WRITE):
+                _write(memory, data[start : start + _BUFFERS_PER_WRITE])
+            socket.send_fds(self._socket, [HEAD.pack(kind, len(content))], [memory])
         finally:
             os.close(memory)
-        self._socket.sendall(asked)
+        self._socket.sendall(content)
 
-    def _results(self, answer: tuple[Kind, bytes], count: int) -> list[Any]:
+    def _results(self, answer: tuple[Kind, bytearray], count: int) -> list[Any]:
         results: list[Any] = []
         parts: list[Any] = []
+        buffers: list[memoryview] = []
         while True:
             kind, content = answer
-            found = pickle.loads(content)  # noqa: S301 - from our own child
+            if kind == Kind.BUFFERS:
+                buffers = split_buffers(content)
+            else:
+                found = pickle.loads(content, buffers=buffers)  # noqa: S301 - from our own child
+                buffers = []
             match kind:
+                case Kind.BUFFERS:
+                    pass
                 case Kind.PART:
                     parts += found
                 case Kind.RESULT:
@@ -301,12 +432,23 @@ class _Process:
                     raise found
                 case Kind.OUT_OF_MEMORY:
                     raise _Died(found)
-                case Kind.CALL | Kind.READY:
+                case _:
                     raise AssertionError(f"not an answer: {kind}")
             following = receive(self._socket)
             if following is None:
                 raise _Died("between two answers")
             answer = following
+
+
+def _write(file: int, buffers: Sequence[Buffer]) -> None:
+    """Append all bytes of some buffers to a file."""
+    rest = [memoryview(each) for each in buffers]
+    while rest:
+        written = os.writev(file, rest)
+        while rest and written >= len(rest[0]):
+            written -= len(rest.pop(0))
+        if written:
+            rest[0] = rest[0][written:]
 
 
 def _is_frozen() -> bool:

@@ -1,4 +1,4 @@
-"""Containment: a programming error closes the part of the server that it happened in, and no more.
+"""Containment: a programming error closes only the part of the server in which it occurred.
 
 Rule: a callback, task or step that runs for a part of the server runs inside that part's unit of
 failure. An unexpected exception is logged with its traceback and counted by the kind of the unit,

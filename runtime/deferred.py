@@ -1,7 +1,7 @@
 """Deferred: one result that may come later, for code that is no task.
 
 Rule: resolved once. It has one listener, which `resolve` calls before it returns: the listener only
-notes that and acts afterwards. A coroutine awaits it instead; when that is cancelled,
+sets a flag and acts on it later. A coroutine awaits it instead; when that is cancelled,
 `on_cancelled` is called.
 Must not know: what the result is. Only awaiting needs the event loop.
 """

@@ -1,6 +1,7 @@
 """Entropy: the only source of ids and jitter.
 
-Rule: random values come from an `Entropy` that is an argument, so that a seed replays a run.
+Rule: random values come from an `Entropy` that is an argument, so that a run can be replayed from a
+seed.
 Must not know: what the numbers are used for.
 """
 

@@ -1,5 +1,12 @@
 """Free memory: returns what was freed to the operating system, in a thread, now and then.
 
+Two allocators keep what is freed.
+
+CPython's has arenas of 1 MiB, and returns one only when no object is left in it. After a burst of
+small objects the few that live on keep most arenas. Some of these belong to the interpreter: its
+free lists, and its cache of 4,096 looked-up attributes, which keeps the names that C extensions
+make for each look-up. `release_object_memory` drops them.
+
 glibc keeps what is freed: a free block below one that is in use stays with the process, and buffers
 of a megabyte are no longer mapped one by one once the first of them was freed (the threshold grows
 up to 32 MiB). After a burst of large responses the process keeps hundreds of megabytes for good.
@@ -7,12 +14,14 @@ up to 32 MiB). After a burst of large responses the process keeps hundreds of me
 fixed M_MMAP_THRESHOLD maps and zeroes each large buffer anew, and with fewer arenas threads wait
 for each other.
 
-Rule: at most one trim in a period, however often it is requested; a request in between is ignored,
-because the next burst makes another one.
+Rule: memory is given back at most once in a period, however often it is requested; requests in
+between are served together at the end of the period.
 Must not know: what the memory was for.
 """
 
+import asyncio
 import ctypes
+import gc
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -23,6 +32,7 @@ from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 
 PERIOD_MS = 30_000
+_UNIT = NamedUnit("task", "give memory back")
 
 
 def release_free_memory() -> bool:
@@ -33,6 +43,17 @@ def release_free_memory() -> bool:
     """
     trim = _trim()
     return trim is not None and bool(trim(0))
+
+
+def release_object_memory() -> None:
+    """Return the memory of freed objects to the operating system.
+
+    It holds the interpreter's lock while the garbage collector visits all objects.
+    """
+    gc.collect()  # the only call that empties the free lists
+    clear_caches = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_cache
+    clear_caches()
+    release_free_memory()
 
 
 class FreeMemory:
@@ -46,24 +67,29 @@ class FreeMemory:
         give_back: Callable[[], object] = release_free_memory,
     ) -> None:
         """Args: give_back: returns freed memory to the operating system; may block."""
-        self._now_ms = clock.monotonic_ms
+        self._clock = clock
         self._supervisor = supervisor
         self._give_back = give_back
         self._pool = BlockingPool(threads=1)
-        self._given_back_ms = -PERIOD_MS
+        self._begun_ms = -PERIOD_MS
+        self._waiting: asyncio.Task[None] | None = None
 
     def give_back_soon(self) -> None:
-        """Start a trim unless the last one began less than a period ago."""
-        now_ms = self._now_ms()
-        if now_ms - self._given_back_ms >= PERIOD_MS:
-            self._given_back_ms = now_ms
-            work = self._pool.run(self._give_back)
-            self._supervisor.spawn(
-                work, "give memory back", unit=NamedUnit("task", "give memory back")
-            )
+        """Give memory back: now, or when a period has passed since the last time."""
+        if self._waiting is None:
+            work = self._give_back_in_time()
+            self._waiting = self._supervisor.spawn(work, "give memory back", unit=_UNIT)
+
+    async def _give_back_in_time(self) -> None:
+        await self._clock.sleep(self._begun_ms + PERIOD_MS - self._clock.monotonic_ms())
+        self._begun_ms = self._clock.monotonic_ms()
+        self._waiting = None
+        await self._pool.run(self._give_back)
 
     def close(self) -> None:
-        """Stop the thread."""
+        """Stop waiting, and the thread."""
+        if self._waiting is not None:
+            self._waiting.cancel()
         self._pool.close()
 
 

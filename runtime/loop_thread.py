@@ -24,6 +24,11 @@ def call_at_exit(call: Callable[[], None]) -> None:
     threading._register_atexit(call)  # type: ignore[attr-defined]  # not in the stubs
 
 
+WAKE_S = 0.5
+"""A signal that comes between the last bytecode of a thread and the system call in which it waits
+does not end that call, so a waiting thread looks for signals this often."""
+
+
 class LoopStopped(RuntimeError):
     """The loop was stopped before the coroutine had ended."""
 
@@ -58,7 +63,7 @@ class LoopThread:
         call = _Call(work)
         try:
             self._submit(call)
-            return call.outcome.result()
+            return _awaited(call.outcome)
         finally:
             if not call.outcome.done():
                 self._abandon(call)
@@ -134,3 +139,13 @@ class _Call(Generic[Result]):
             self.outcome.set_exception(error)
         else:
             self.outcome.set_result(task.result())
+
+
+def _awaited(outcome: Future[Result]) -> Result:
+    """Wait for a result; return or raise it."""
+    while True:
+        try:
+            return outcome.result(WAKE_S)
+        except TimeoutError:  # of the wait, or the outcome itself
+            if outcome.done():
+                return outcome.result()

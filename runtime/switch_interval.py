@@ -1,4 +1,4 @@
-"""SwitchInterval: how long a thread may keep the interpreter's lock, shortened while needed.
+"""SwitchInterval: how long a thread may keep the GIL, shortened while needed.
 
 Rule: the interpreter has only one, so it is shortened only while another thread computes, and
 restored afterwards.

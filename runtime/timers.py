@@ -19,7 +19,7 @@ from kledger.runtime.tasks import Supervisor
 
 Key = TypeVar("Key", bound=Hashable)
 
-STALE_MIN = 64
+STALE_MIN = 8
 """Cancelled heap entries that are tolerated before the heap is rebuilt."""
 
 

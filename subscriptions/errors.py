@@ -1,12 +1,27 @@
 """What can go wrong with a subscription or one of its consumers.
 
 Rule: the class says what the caller can do about it, the message says which, expected and got.
+Errors of the ledger are translated here, by one table; those without a row are StorageFailed.
 Must not know: how an answer travels to a client.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kledger.ledger import (
+    AlreadyClosed,
+    CursorNotFound,
+    Fenced,
+    InvalidArgument,
+    InvalidPosition,
+    LedgerError,
+    ResetInProgress,
+)
+from kledger.runtime.error_table import ErrorTable
+
 
 class SubscriptionsError(Exception):
-    """Base of everything this room raises."""
+    """Base of everything this package raises."""
 
 
 class InvalidRequest(SubscriptionsError):
@@ -39,3 +54,29 @@ class SubscriptionFailed(SubscriptionsError):
 
 class StorageFailed(SubscriptionsError):
     """The ledger could not read or write."""
+
+
+_ERRORS: ErrorTable[type[SubscriptionsError]] = ErrorTable(
+    {
+        InvalidArgument: InvalidRequest,
+        InvalidPosition: InvalidRequest,
+        CursorNotFound: SubscriptionNotFound,
+        ResetInProgress: SubscriptionFenced,
+        AlreadyClosed: SubscriptionClosed,
+        Fenced: SubscriptionClosed,
+    }
+)
+
+
+def from_ledger(error: LedgerError) -> SubscriptionsError:
+    """Translate an error of the ledger."""
+    return _ERRORS.get(error, StorageFailed)(str(error))
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Translate errors of the ledger that leave the block."""
+    try:
+        yield
+    except LedgerError as error:
+        raise from_ledger(error) from error

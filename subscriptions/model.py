@@ -103,6 +103,13 @@ Deliver: TypeAlias = Callable[[Sequence[Delivery]], None]
 """Called with what a consumer gets, in order; plain, on the event loop, must not raise."""
 
 
+OnReadPosition: TypeAlias = Callable[[Position], None]
+"""Called with a read position: all that an exclusive consumer gets of the entries before it was
+delivered. It also moves over entries that the consumer does not get: hidden or removed ones. In
+order with deliveries; not called for a position that the last delivery shows. Plain, on the event
+loop, must not raise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSubscriptionStats:
     """Numbers of one subscription of one partition.

@@ -18,11 +18,11 @@ from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
-from kledger.subscriptions.error_map import translating
 from kledger.subscriptions.errors import (
     InvalidRequest,
     SubscriptionClosed,
     SubscriptionsError,
+    translating,
 )
 from kledger.subscriptions.model import StartPosition
 from kledger.subscriptions.subscription import Subscription, SubscriptionContext, check_start

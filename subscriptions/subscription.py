@@ -23,7 +23,6 @@ from kledger.runtime.timers import TimerHandle, Timers
 from kledger.subscriptions.dispatch.dispatcher import Dispatcher
 from kledger.subscriptions.dispatch_options import DispatchOptions
 from kledger.subscriptions.entry_view import RECORDS_MAX
-from kledger.subscriptions.error_map import translating
 from kledger.subscriptions.errors import (
     ConsumerBusy,
     InvalidRequest,
@@ -31,6 +30,7 @@ from kledger.subscriptions.errors import (
     SubscriptionFailed,
     SubscriptionFenced,
     SubscriptionsError,
+    translating,
 )
 from kledger.subscriptions.model import (
     ALL,
@@ -38,6 +38,7 @@ from kledger.subscriptions.model import (
     ConsumerOptions,
     Deliver,
     Delivery,
+    OnReadPosition,
     PartitionSubscriptionStats,
     RecordMask,
     StartPosition,
@@ -196,6 +197,7 @@ class Subscription:
         *,
         deliver: Deliver,
         on_ended: OnEnded,
+        on_read_position: OnReadPosition | None = None,
         unacked_subscription_max: int = 200_000,
         failover_delay_ms: int = 1_000,
     ) -> "SubscriptionConsumer":
@@ -206,6 +208,7 @@ class Subscription:
             wanted: the type; that of the connected consumers, if there are any.
             deliver: called with what it gets.
             on_ended: called when it is disconnected.
+            on_read_position: of an exclusive consumer: called when its read position has moved.
             unacked_subscription_max: records, of all consumers together; the first consumer's
                 value holds.
             failover_delay_ms: likewise.
@@ -216,6 +219,8 @@ class Subscription:
             SubscriptionFenced: the position is being set; joining again soon will work.
             SubscriptionClosed: the subscription is closed.
         """
+        if on_read_position is not None and wanted is not SubscriptionType.EXCLUSIVE:
+            raise InvalidRequest(f"read positions: expected an exclusive consumer, got {wanted}")
         dispatch_options = DispatchOptions(
             unacked_subscription_max=unacked_subscription_max,
             failover_delay_ms=failover_delay_ms,
@@ -227,7 +232,7 @@ class Subscription:
             dispatcher = await self._dispatcher_for(wanted, dispatch_options)
             # It may have been fenced or closed while another dispatcher was being closed.
             self._check_admits(wanted)
-            number = dispatcher.add_consumer(options, deliver)
+            number = dispatcher.add_consumer(options, deliver, on_read_position)
             consumer = SubscriptionConsumer(
                 options.name,
                 number,

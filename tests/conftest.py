@@ -11,14 +11,14 @@ from tests.contained import LOGGER, Contained
 
 # On a loaded machine an example may take long without being wrong.
 settings.register_profile(
-    "house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "kledger", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.register_profile("thorough", parent=settings.get_profile("house"), max_examples=2_000)
+settings.register_profile("thorough", parent=settings.get_profile("kledger"), max_examples=2_000)
 # The same examples in every run, whatever ran before: tests/mutation compares runs.
 settings.register_profile(
-    "repeatable", parent=settings.get_profile("house"), derandomize=True, database=None
+    "repeatable", parent=settings.get_profile("kledger"), derandomize=True, database=None
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kledger"))
 
 
 @pytest.fixture(autouse=True)

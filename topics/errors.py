@@ -11,7 +11,7 @@ RecordErrors = tuple[tuple[int, str], ...]
 
 
 class TopicsError(Exception):
-    """Base of everything this room raises or returns as an error."""
+    """Base of everything this package raises or returns as an error."""
 
 
 class OffsetOutOfRange(TopicsError):
@@ -104,6 +104,10 @@ class UnsupportedCompressionType(TopicsError):
 
 class PartitionTerminated(TopicsError):
     """The partition was terminated: it refuses records for good."""
+
+
+class CompactionRunning(TopicsError):
+    """A compaction of the partition runs; another one can begin when it has ended."""
 
 
 class TopicStorageFailed(TopicsError):

@@ -44,6 +44,11 @@ class Topic:
         self.record = record
         self.name = record.name
         self.id: UUID = record.topic_id
+        self.name_bytes = record.name.encode()
+        """The name in UTF-8, for caches by the bytes of requests: a copy made by a request would
+        lie among the objects of the partition that it opens, and pin their memory."""
+        self.id_bytes = record.topic_id.bytes
+        """The id, for the same caches."""
         self.epoch = 0
         self.is_deleted = False
         self.keeps_open = False

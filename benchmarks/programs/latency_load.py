@@ -19,7 +19,7 @@ _QUIET_S_MAX = 10.0
 
 
 def receive(consumer: Consumer, count: int, took: list[float]) -> None:
-    """Take so many records more and note the seconds that each was under way."""
+    """Receive that many records more and record the latency of each in seconds."""
     count += len(took)
     last = time.perf_counter()
     while len(took) < count and time.perf_counter() - last < _QUIET_S_MAX:

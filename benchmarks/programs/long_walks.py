@@ -4,8 +4,8 @@ Rule: the server runs in this process, on the loop that `kledger serve` has, so 
 asked; the client that sends the batches is another process, which has built them before. A pause is
 what lies between two wake-ups of a timer beyond its time. Beside it stands the pause without the
 time in which the loop's thread waited for a processor, which says the same on a machine that others
-use; and the processor time that the thread took itself. What is left waits for the interpreter's
-lock.
+use; and the processor time that the thread took itself. What is left waits for the GIL
+.
 """
 
 from __future__ import annotations

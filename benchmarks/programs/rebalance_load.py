@@ -57,7 +57,7 @@ class Member:
         """Ask whether all is well."""
         self._exchange.send(heartbeat_request(self._group, self._joined))
 
-    def hears_of_rebalance(self) -> bool:
+    def sees_rebalance(self) -> bool:
         """Take the answer to the heartbeat."""
         error = error_of(self._exchange.receive())
         if error:
@@ -102,11 +102,11 @@ def rebalance(staying: list[Member], newcomers: Sequence[Member] = ()) -> None:
     while asking:
         for member in asking:
             member.send_heartbeat()
-        heard = [member.hears_of_rebalance() for member in asking]
-        for member, has_heard in zip(asking, heard, strict=True):
-            if has_heard:
+        informed = [member.sees_rebalance() for member in asking]
+        for member, is_informed in zip(asking, informed, strict=True):
+            if is_informed:
                 member.send_join()
-        asking = [member for member, done in zip(asking, heard, strict=True) if not done]
+        asking = [member for member, done in zip(asking, informed, strict=True) if not done]
     everybody = [*staying, *newcomers]
     for member in everybody:
         member.sync()

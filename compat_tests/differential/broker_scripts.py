@@ -24,7 +24,7 @@ VALUES = {
     "sasl.enabled.mechanisms": ("PLAIN",),
     "no.such.name": ("1",),
 }
-"""What is checked, by name of the setting."""
+"""The checked settings, by name."""
 
 
 @script

@@ -38,7 +38,7 @@ class HeartbeatMember:
         self.epoch = JOIN
         self.owned: list[TopicPartitions] = []
 
-    def beat(self, label: str, **changes: Any) -> Any:
+    def heartbeat(self, label: str, **changes: Any) -> Any:
         """Send a heartbeat; null fields say that nothing has changed."""
         settings: dict[str, Any] = {
             "group_id": self.group,
@@ -63,15 +63,15 @@ class HeartbeatMember:
             "subscribed_topic_names": list(topics),
             "topic_partitions": [],
         }
-        return self.beat(label, **{**settings, **changes})
+        return self.heartbeat(label, **{**settings, **changes})
 
     def acknowledge(self, label: str) -> Any:
         """Send a heartbeat that it owns its assigned partitions."""
-        return self.beat(label, topic_partitions=self.owned)
+        return self.heartbeat(label, topic_partitions=self.owned)
 
     def leave(self, label: str, epoch: int = LEAVE) -> Any:
         """Leave, or with another epoch only for a while."""
-        return self.beat(label, member_epoch=epoch)
+        return self.heartbeat(label, member_epoch=epoch)
 
 
 def look(side: Side, label: str, group: str) -> None:
@@ -110,22 +110,22 @@ def members_share_and_leave(side: Side) -> None:
         first.acknowledge("owns all")
         look(side, "alone", group)
         second.join("joins", topic)
-        first.beat("hears of it")
+        first.heartbeat("has to revoke")
         look(side, "one waits for the other", group)
-        second.beat("has to wait")
+        second.heartbeat("has to wait")
         first.acknowledge("gave back")
-        second.beat("gets its part")
+        second.heartbeat("gets its part")
         second.acknowledge("owns its part")
-        first.beat("goes on")
+        first.heartbeat("continues")
         look(side, "both", group)
-        first.beat("wants nothing any more", subscribed_topic_names=[])
+        first.heartbeat("wants nothing any more", subscribed_topic_names=[])
         first.acknowledge("gave all back")
-        second.beat("gets all")
+        second.heartbeat("gets all")
         second.acknowledge("owns all")
         look(side, "one reads all", group)
         second.leave("leaves")
         second.leave("leaves again")
-        first.beat("hears of that")
+        first.heartbeat("gets the rest")
         first.leave("leaves")
         look(side, "empty", group)
         side.ask("listed", ListGroupsRequest(types_filter=["consumer"], states_filter=["Dead"]), 5)
@@ -134,7 +134,7 @@ def members_share_and_leave(side: Side) -> None:
 @script
 def heartbeats_that_are_refused(side: Side) -> None:
     for version in side.versions(BEAT):
-        group = f"beats-refused-{version}"
+        group = f"heartbeats-refused-{version}"
         topic = ready(side, group, 2)
         one = HeartbeatMember(side, group, f"{group}-a", version)
         cases: Changes = {
@@ -156,13 +156,13 @@ def heartbeats_that_are_refused(side: Side) -> None:
         one.join("joins", topic, server_assignor="range")
         one.acknowledge("owns all")
         before = one.epoch
-        one.beat("reads another topic, too", subscribed_topic_names=[topic, "nothing"])
-        one.acknowledge("has heard of it")
+        one.heartbeat("reads another topic, too", subscribed_topic_names=[topic, "nothing"])
+        one.acknowledge("acknowledges it")
         for label, epoch in (("old", before), ("next", one.epoch + 1), ("none", 99)):
-            one.beat(f"{label} epoch", member_epoch=epoch, topic_partitions=[])
-        one.beat("another member", member_id="nobody", member_epoch=one.epoch)
-        one.beat("another group", group_id="no-such-group")
-        one.beat("another assignor", server_assignor="uniform")
+            one.heartbeat(f"{label} epoch", member_epoch=epoch, topic_partitions=[])
+        one.heartbeat("another member", member_id="nobody", member_epoch=one.epoch)
+        one.heartbeat("another group", group_id="no-such-group")
+        one.heartbeat("another assignor", server_assignor="uniform")
         one.join("joins anew", topic)
         look(side, "as it is", group)
         one.leave("leaves")
@@ -178,13 +178,13 @@ def instances_leave_for_a_while(side: Side) -> None:
         first.acknowledge("owns all")
         double = HeartbeatMember(side, group, f"{group}-b", version, instance="one")
         double.join("comes while the other is there", topic)
-        first.beat("by another instance", instance_id="two")
+        first.heartbeat("by another instance", instance_id="two")
         first.leave("leaves for a while", LEAVE_FOR_A_WHILE)
         look(side, "away", group)
-        first.beat("goes on though it left")
+        first.heartbeat("continues although it left")
         double.join("takes its place", topic)
         double.acknowledge("owns all")
-        first.beat("comes too late")
+        first.heartbeat("comes too late")
         first.leave("leaves too late")
         look(side, "replaced", group)
         double.leave("leaves")

@@ -34,7 +34,7 @@ def requests_with_nothing_in_them(side: Side) -> None:
 
 
 @script
-def versions_are_told(side: Side) -> None:
+def versions_are_advertised(side: Side) -> None:
     for version in side.versions(18):
         for name in ("differential", "bad name!", ""):
             request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")

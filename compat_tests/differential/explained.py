@@ -14,13 +14,13 @@ from compat_tests.differential.explained_variants import VARIANTS_EXPLAINED
 EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     # Versions.
     Explanation(
-        scripts=("versions_are_told",),
+        scripts=("versions_are_advertised",),
         path="api_keys/*",
         ours="missing",
         reason="KRaft, share groups, Streams groups and security have no APIs here",
     ),
     Explanation(
-        scripts=("versions_are_told",),
+        scripts=("versions_are_advertised",),
         path="*_features*",
         reason="features of KRaft and of what is not served; the epoch counts Kafka's own records",
     ),
@@ -178,7 +178,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
                 "what is so here",
                 (
                     "group.coordinator.rebalance.protocols",
-                    "log.cleaner.enable",
+                    "log.cleaner.dedupe.buffer.size",
                     "queued.max.request.bytes",
                 ),
             ),

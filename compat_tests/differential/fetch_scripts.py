@@ -155,7 +155,7 @@ def fetch_session_keeps_count(side: Side) -> None:
         session.ask("one is left out", {}, 3)
         session.ask("still going", {}, 2)
         session.ask("begin anew within it", {0: 0, 1: 0}, 0)
-        session.ask("the new one goes on", {}, 1)
+        session.ask("the new one continues", {}, 1)
         session.ask("close", {0: 0}, -1)
         session.ask("it is closed", {}, 2)
         stranger = Session(side, topic, version)

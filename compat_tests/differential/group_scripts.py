@@ -209,7 +209,7 @@ def a_second_member_makes_a_new_generation(side: Side) -> None:
         request = HeartbeatRequest(
             group_id=first.group, generation_id=first.generation, member_id=first.member_id
         )
-        first.side.ask_until("first hears of it", request, 4, lambda one: one.error_code)
+        first.side.ask_until("first gets the error", request, 4, lambda one: one.error_code)
         first.commit("commits meanwhile", "no-topic", 1)
         first.take(side.another().ask("first joins again", first.joining(), version))
         second.take(second.side.finish("second has joined", second.joining(), version))
@@ -218,11 +218,11 @@ def a_second_member_makes_a_new_generation(side: Side) -> None:
         follower = second.syncing()
         second.side.begin(follower, sync_version)
         first.sync("leader says", *members, version=sync_version)
-        second.side.finish("follower hears", follower, sync_version)
+        second.side.finish("follower gets the error", follower, sync_version)
         describe(side, "both", first.group)
         second.take(side.another().ask("follower joins unchanged", second.joining(), version))
         second.leave("follower leaves", min(version, 5))
-        first.heartbeat("first hears of that")
+        first.heartbeat("first gets that error")
         describe(side, "one is left", first.group)
 
 

@@ -117,14 +117,14 @@ def the_last_member_of_the_consumer_protocol_leaves(side: Side) -> None:
     classic.sync("gets all", assignments=[assigned])
     other = HeartbeatMember(side, group, f"{group}-b", 1)
     other.join("joins", topic)
-    classic.heartbeat("hears of it")
+    classic.heartbeat("gets the error")
     classic.commit("commits meanwhile", topic, 1)
     protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
     again = classic.joining(protocols=protocols)
     classic.take(side.ask("joins again", again, 9))
     classic.sync("gets its part")
     other.leave("leaves")
-    classic.heartbeat("hears of that, too")
+    classic.heartbeat("gets that error, too")
     classic.commit("commits before it joins again", topic, 2)
     classic.take(side.ask("joins once more", classic.joining(protocols=protocols), 9))
     classic.commit("commits before it is assigned", topic, 3)
@@ -152,5 +152,5 @@ def members_of_the_consumer_protocol_are_removed(side: Side) -> None:
                 group_id=group, member_id=each.member_id, members=[identity]
             )
             side.ask(f"remove {each.member_id}", request, version)
-            each.beat("was removed")
+            each.heartbeat("was removed")
         look(side, "removed", group)

@@ -81,8 +81,8 @@ def a_member_to_be(_side: Side, tag: str) -> Known:
 
 def a_consumer_group(side: Side, tag: str) -> Known:
     """A group of the consumer protocol, with one member."""
-    beat = ConsumerGroupHeartbeatRequest(**BEATING | a_member_to_be(side, tag))
-    side.settle("join", beat, 1)
+    heartbeat = ConsumerGroupHeartbeatRequest(**BEATING | a_member_to_be(side, tag))
+    side.settle("join", heartbeat, 1)
     return {"group_ids": [tag]}
 
 

@@ -93,7 +93,7 @@ class Side:
     # Compared.
 
     def ask(self, label: str, request: ApiMessage, version: int) -> Any:
-        """Ask, note the answer, return it."""
+        """Send a request, record the response, return it."""
         return self._note(label, request, version, self.quietly(request, version))
 
     def ask_shortly(self, label: str, request: ApiMessage, version: int) -> Any:
@@ -129,7 +129,7 @@ class Side:
         return self._note(label, request, version, answer)
 
     def tell(self, label: str, request: ApiMessage, version: int) -> None:
-        """Send what has no answer; note what comes of the connection."""
+        """Send a request without a response; record the state of the connection."""
         self._connection.send(request, version, is_answered=False)
         probe = MetadataRequest(topics=[])
         self.ask(label, probe, 8)

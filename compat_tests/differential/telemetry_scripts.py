@@ -1,5 +1,5 @@
-"""Metrics of clients: who may ask and push, and what is told. Kafka answers without being asked to
-take them by a plug-in, too; what is in a push it does not look at then.
+"""Metrics of clients: which may request and push, and the answers. Kafka answers without being
+asked to take them by a plug-in, too; what is in a push it does not look at then.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _want(side: Side, number: int, **settings: str) -> int:
         f"{settings}",
         _get(number),
         0,
-        lambda told: (told.requested_metrics, told.push_interval_ms) == (wanted, interval_ms),
+        lambda answer: (answer.requested_metrics, answer.push_interval_ms) == (wanted, interval_ms),
     )
     found: int = answer.subscription_id
     return found
@@ -76,24 +76,24 @@ def clients_ask_what_to_push(side: Side) -> None:
     another.ask("of the same id", _get(101), 0)
     _want(side, 101, metrics="*", interval_ms="60000")
     side.quietly(changed(METRICS, NAME, ("interval.ms", SET, "3600000")), 1)
-    side.ask_until("longest", _get(101), 0, lambda told: told.push_interval_ms == 300_000)
+    side.ask_until("longest", _get(101), 0, lambda answer: answer.push_interval_ms == 300_000)
     side.quietly(replaced(METRICS, NAME, {}), 2)
-    side.ask_until("none", _get(101), 0, lambda told: not told.requested_metrics)
+    side.ask_until("none", _get(101), 0, lambda answer: not answer.requested_metrics)
 
 
 @script
 def clients_push(side: Side) -> None:
     _want(side, 200, metrics=PREFIX, interval_ms="60000")
     for number, (label, fields) in enumerate(CASES.items(), 201):
-        told = side.quietly(_get(number), 0)
-        side.ask(label, _push(number, told.subscription_id, **fields), 0)
-        side.ask(f"{label}, then a push", _push(number, told.subscription_id), 0)
-        last = _push(number, told.subscription_id, terminating=True)
+        answer = side.quietly(_get(number), 0)
+        side.ask(label, _push(number, answer.subscription_id, **fields), 0)
+        side.ask(f"{label}, then a push", _push(number, answer.subscription_id), 0)
+        last = _push(number, answer.subscription_id, terminating=True)
         side.ask(f"{label}, then the last push", last, 0)
         side.ask(f"{label}, then the last push again", last, 0)
         side.ask(f"{label}, then a question", _get(number), 0)
     side.ask("who never asked", _push(300, 5), 0)
-    told = side.ask("who never asked, then asks", _get(300), 0)
-    side.ask("who never asked, then pushes", _push(300, told.subscription_id), 0)
+    answer = side.ask("who never asked, then asks", _get(300), 0)
+    side.ask("who never asked, then pushes", _push(300, answer.subscription_id), 0)
     side.quietly(replaced(METRICS, NAME, {}), 2)
-    side.ask_until("nothing is wanted", _get(200), 0, lambda told: not told.requested_metrics)
+    side.ask_until("nothing is wanted", _get(200), 0, lambda answer: not answer.requested_metrics)

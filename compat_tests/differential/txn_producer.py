@@ -82,7 +82,7 @@ class Producer:
         is_transactional: bool = True,
         names_itself: bool = True,
     ) -> Any:
-        """Send a record; the sequence goes on when it is taken."""
+        """Send a record; the sequence increases if it is accepted."""
         expected = self.sequences.get(partition, 0)
         number = expected if sequence is None else sequence
         who = BatchProducer(self.producer_id, self.epoch, number, is_transactional=is_transactional)
@@ -150,11 +150,11 @@ class Producer:
         """Read with both isolation levels; markers are written a moment after the answer."""
         for isolation in (1, 0):
             request = words.fetch(self.topic, {0: 0}, isolation_level=isolation)
-            note = f"{label}, isolation {isolation}"
+            isolation_label = f"{label}, isolation {isolation}"
             if has_ended:
-                self.side.ask_until(note, request, 12, _is_stable)
+                self.side.ask_until(isolation_label, request, 12, _is_stable)
             else:
-                self.side.ask(note, request, 12)
+                self.side.ask(isolation_label, request, 12)
         for isolation in (0, 1):
             end = words.list_offsets(self.topic, {0: -1}, isolation_level=isolation)
             self.side.ask(f"{label}, end {isolation}", end, 7)

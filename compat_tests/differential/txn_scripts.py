@@ -275,7 +275,7 @@ def offsets_of_transactions_are_checked(side: Side) -> None:
         at = {"member_id": member.member_id, "generation_id": member.generation}
         cases: Changes = {
             "of the member": at,
-            "of nobody": {},
+            "without a member": {},
             "old generation": at | {"generation_id": 0},
             "unknown member": at | {"member_id": "nobody"},
             "member without generation": {"member_id": member.member_id},

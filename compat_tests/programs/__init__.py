@@ -3,7 +3,7 @@
 Rule: a build happens in a copy below .peers/, anew only when a source changed; each project pins
 what it is made of. A toolchain that is not there is an error of set-up (PeerMissing), never a
 skipped test; only slow tests need one.
-Must not know: any of the rooms of the server.
+Must not know: any package of the server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Servers as processes: kledger, and Apache Kafka as the reference, behind one face."""
+"""Servers as processes: kledger, and Apache Kafka as the reference, behind one interface."""
 
 from compat_tests.servers.apache_kafka import ApacheKafkaServer
 from compat_tests.servers.kledger import KledgerServer

@@ -39,8 +39,8 @@ def die_with_parent() -> None:
 class ServerProcess(ABC):
     """What kledger and the reference have in common; a subclass says how its process begins.
 
-    A server keeps its port over stop() and start(), so that clients find it again, and nobody else
-    gets it in between.
+    A server keeps its port over stop() and start(), so that clients find it again, and no other
+    process gets it in between.
     """
 
     name = "server"

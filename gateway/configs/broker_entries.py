@@ -33,7 +33,6 @@ from kledger.topics.config.config_values import normal_text
 
 FIXED_VALUES: Final = {
     "process.roles": "broker,controller",
-    "log.cleaner.enable": "false",
     "group.coordinator.rebalance.protocols": "classic,consumer",
 }
 """Values that are fixed in every server and differ from Kafka's default."""

@@ -67,22 +67,26 @@ def _are_overrides(value: ConfigValue) -> bool:
 
 OVERRIDES: Final = Allowed("address:count,address:count,…", _are_overrides)
 _EFFECTS: Final = {
-    "max.connections": "How many connections of Kafka clients are served at one time.",
-    "max.connections.per.ip": "How many of them may come from one address.",
-    "max.connections.per.ip.overrides": "Addresses that have a limit of their own.",
+    "log.cleaner.backoff.ms": "How long the log cleaner waits when nothing is to be compacted.",
+    "log.cleaner.dedupe.buffer.size": "Memory for the keys of one compaction; the rest goes to"
+    " temporary files.",
+    "log.cleaner.threads": "How many partitions are compacted at once.",
+    "max.connections": "The largest number of connections of Kafka clients.",
+    "max.connections.per.ip": "The largest number of connections from one address.",
+    "max.connections.per.ip.overrides": "Limits for single addresses.",
     "producer.id.expiration.ms": "How long an idle producer is remembered in a partition.",
-    "listeners": "Where Kafka clients connect; only the value that holds is taken.",
-    "listener.security.protocol.map": "Fixed; only the value that holds is taken.",
+    "listeners": "Where Kafka clients connect; only the current value is accepted.",
+    "listener.security.protocol.map": "Fixed; only the current value is accepted.",
 }
 _REASONS: Final = (
-    (("ssl.", "sasl.", "principal."), "nobody authenticates and nothing is encrypted."),
-    (("log.cleaner.",), "nothing is compacted yet."),
+    (("ssl.", "sasl.", "principal."), "authentication and encryption are not supported."),
+    (("log.cleaner.io.",), "a compaction reads and writes 2 MiB at a time, at a low priority."),
     (("remote.", "follower.fetch."), "there is no tiered storage."),
     (("group.share.", "share."), "there are no share groups."),
     (("group.streams.",), "there are no groups of the protocol of Kafka Streams."),
-    (("group.consumer.",), "an assignment is worked out as soon as something has changed."),
-    (("group.coordinator.",), "groups are kept in rows, and no buffer is kept for them."),
-    (("num.", "background."), "one event loop serves everything; threads only read and write."),
+    (("group.consumer.",), "an assignment is computed as soon as the group changes."),
+    (("group.coordinator.",), "groups are stored as rows, without a buffer."),
+    (("num.", "background."), "one event loop handles all requests; threads only read and write."),
     (("leader.", "follower.", "replica."), "there is one node, and nothing moves."),
     (("config.", "metric."), "no classes of others are loaded."),
     (("cordoned.",), "there is one folder."),

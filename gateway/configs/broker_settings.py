@@ -1,4 +1,4 @@
-"""Broker settings: what of this node's configuration can be altered while it runs.
+"""Broker settings: the part of this node's configuration that can be altered at runtime.
 
 Rule: an altered value applies once its row is durable, and after a restart. One for this node
 overrides one for all nodes, and either overrides the value given at the start (KIP-226). What Kafka
@@ -28,6 +28,9 @@ ALL_NODES = ""
 FIELDS: Final = {
     name: field
     for field in (
+        "log_cleaner_backoff_ms",
+        "log_cleaner_dedupe_buffer_size",
+        "log_cleaner_threads",
         "max_connections",
         "max_connections_per_ip",
         "max_connections_per_ip_overrides",

@@ -1,6 +1,6 @@
-"""Client metrics: which metrics of which clients are wanted, as subscriptions (KIP-714).
+"""Client metrics: subscriptions to metrics of clients (KIP-714).
 
-Rule: a subscription exists while something is set for it, and holds when that is durable; names,
+Rule: a subscription exists while it has a setting, and takes effect when that is durable; names,
 defaults and limits of its settings are Kafka's.
 Must not know: what clients send, where their metrics go.
 """

@@ -55,7 +55,7 @@ def topic_entries(
     Args:
         configs: the topic's own.
         defaults: in force.
-        settings: tells which of the defaults were altered while the server ran.
+        settings: the defaults that were altered at runtime.
     """
     for entry in describe(configs, defaults):
         result = _result(entry, entry.name, entry.value, read_only=False)
@@ -130,12 +130,12 @@ def config_entry(
     *,
     read_only: bool = False,
 ) -> DescribeConfigsResourceResult:
-    """Return a setting with all sources of its value; the first one holds.
+    """Return a setting with all sources of its value; the first one is effective.
 
     Args:
         name: of the setting.
-        kind: None if nobody knows it.
-        documentation: what it does here.
+        kind: None if it is unknown.
+        documentation: its effect here.
         places: none if it has no value.
         read_only: whether it can be altered.
     """

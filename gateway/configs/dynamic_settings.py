@@ -1,4 +1,4 @@
-"""Dynamic settings: how the settings of all things of one kind are altered, whatever the kind.
+"""Dynamic settings: alters the settings of all things of one kind, for every kind alike.
 
 Rule: a setting is checked by itself and with the others, then stored; it takes effect when its row
 is durable, by the same function as at a start. A change that fails changes nothing. Changes are

@@ -1,7 +1,7 @@
-"""Settings table: what was set, by the name of what it was set for, in memory and in rows.
+"""Settings table: the settings of named things of one kind, in memory and in rows.
 
-Rule: a setting holds when its row is durable, and after a restart; a name without settings has no
-row. A table has a limit of names, and a row a limit of bytes.
+Rule: a setting takes effect when its row is durable, and after a restart; a name without settings
+has no row. A table has a limit of names, and a row a limit of bytes.
 Must not know: which settings there are, what they do.
 """
 

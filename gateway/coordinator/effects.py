@@ -1,8 +1,8 @@
-"""Effects: what a coordinator's state wants done, as plain data.
+"""Effects: what a group wants done, as plain data.
 
-Rule: a state never acts; each of its entry points fills one `Transition` and returns the effects,
-in the order in which the runtime performs them. One waiter is answered exactly once.
-Must not know: groups, transactions, the runtime.
+Rule: a group never acts; each of its entry points fills one `Transition` and returns the effects,
+in the order in which the group table performs them. One waiter is answered exactly once.
+Must not know: groups, records, the table.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class TimerKey(NamedTuple):
-    """Names one timer of a state; setting it again replaces it."""
+    """Names one timer of a group; setting it again replaces it."""
 
     kind: str
     subject: str = ""
@@ -41,10 +41,16 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Make `record` durable, then call `persisted(revision)`. Revisions complete in order."""
+    """Write a record; the group's `replay` gets it when it is durable.
 
-    revision: int
+    Attributes:
+        record: None if nothing has changed.
+        answers: waiters and their results, for when this record and every one before it are
+            durable. If the last of these writes fails, each waiter gets its refusal instead.
+    """
+
     record: object
+    answers: tuple[tuple[int, object], ...] = ()
 
 
 Effect: TypeAlias = Respond | Schedule | Cancel | Persist
@@ -74,6 +80,6 @@ class Transition:
         """Add a `Cancel`."""
         self.effects.append(Cancel(key))
 
-    def persist(self, revision: int, record: object) -> None:
+    def persist(self, record: object, *answers: tuple[int, object]) -> None:
         """Add a `Persist`."""
-        self.effects.append(Persist(revision, record))
+        self.effects.append(Persist(record, answers))

@@ -1,7 +1,8 @@
 """LeaveGroup, key 13, versions 0-5.
 
 Behaviour:
-- The group rebalances at once; an id that was assigned but not used is forgotten.
+- The group rebalances at once; an id that was assigned but not used is forgotten. A group of the
+  consumer protocol is stored without the members before the answer.
 - From v3 on each member has its own error; a tool removes a static member by its instance id with
   an empty member id.
 
@@ -10,7 +11,10 @@ Version notes:
 - v5 adds a reason (KIP-800), which is ignored.
 """
 
+from functools import partial
+
 from kledger.gateway.coordinator.group_messages import LeavingMember
+from kledger.gateway.coordinator.groups.group_coordinator import LeaveResult
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k13_leave_group import (
@@ -18,6 +22,7 @@ from kledger.gateway.wire.messages.k13_leave_group import (
     LeaveGroupResponse,
     MemberResponse,
 )
+from kledger.runtime.deferred import Deferred
 
 KEY = 13
 MIN_VERSION = 0
@@ -26,18 +31,25 @@ MAX_VERSION = 5
 FIRST_VERSION_WITH_MEMBERS = 3
 
 
-def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle(context: RequestContext, request: LeaveGroupRequest) -> Deferred[LeaveGroupResponse]:
     """Remove the members."""
-    groups = context.services.groups
-    if context.version < FIRST_VERSION_WITH_MEMBERS:
-        error, errors = groups.leave(request.group_id, (LeavingMember(request.member_id),))
-        return LeaveGroupResponse(error_code=error or errors[0])
     leaving = tuple(
         LeavingMember(member.member_id, member.group_instance_id) for member in request.members
     )
-    error, errors = groups.leave(request.group_id, leaving)
+    if context.version < FIRST_VERSION_WITH_MEMBERS:
+        leaving = (LeavingMember(request.member_id),)
+    result = context.services.groups.leave(request.group_id, leaving)
+    return result.mapped(partial(_response, context.version, leaving))
+
+
+def _response(
+    version: int, leaving: tuple[LeavingMember, ...], result: LeaveResult
+) -> LeaveGroupResponse:
+    error, errors = result
     if error is not ErrorCode.NONE:
         return LeaveGroupResponse(error_code=error)
+    if version < FIRST_VERSION_WITH_MEMBERS:
+        return LeaveGroupResponse(error_code=errors[0])
     return LeaveGroupResponse(
         members=[
             MemberResponse(

@@ -11,7 +11,7 @@ Behaviour:
 
 Version notes:
 - v3 is flexible and has the client's software name and version (KIP-511), which must match Kafka's
-  pattern, or the answer is INVALID_REQUEST. The last ones hold for the connection.
+  pattern, or the answer is INVALID_REQUEST. The latest ones apply to the connection.
 - v3 features (KIP-584): transaction.version 2 is finalized, so that clients that know it let
   Produce add partitions to transactions (KIP-890); other clients add them as before.
   metadata.version is that of Kafka 4.3.

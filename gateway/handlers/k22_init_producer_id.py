@@ -29,7 +29,7 @@ MIN_VERSION = 0
 MAX_VERSION = 5
 
 FENCED_SINCE = 4
-NOBODY = -1
+NO_PRODUCER = -1
 """Producer id and epoch of a client that had none."""
 
 
@@ -51,7 +51,7 @@ async def _initialise(
     context: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse:
     expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    if (expected.producer_id == NOBODY) != (expected.epoch == NOBODY):
+    if (expected.producer_id == NO_PRODUCER) != (expected.epoch == NO_PRODUCER):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     error, producer = await context.services.transactions.initialise(
         InitProducerId(transactional_id, request.transaction_timeout_ms, expected)

@@ -1,9 +1,9 @@
 """TxnOffsetCommit, key 28, versions 0-5.
 
 Behaviour:
-- Topics, partitions and the length of metadata are checked one by one; what passes is stored in one
-  atomic write, and invisible until the transaction is committed.
-- The group accepts or refuses it as a whole; a sender that names no member is accepted (KIP-447).
+- Each partition's topic, index and length of metadata are checked; the valid ones are stored in one
+  atomic write, and are invisible until the transaction is committed.
+- The group accepts or rejects them as a whole; a request without a member is accepted (KIP-447).
 
 Version notes:
 - v2 adds the leader epoch, v3 member, generation and instance (KIP-447).
@@ -82,7 +82,7 @@ async def _store(
             request.transactional_id, producer, groups=[request.group_id], is_v2=True
         )
         if error is not ErrorCode.NONE:
-            return _told(error, context.version)
+            return _error_code(error, context.version)
     error = await transactions.commit_offsets(
         request.transactional_id,
         producer,
@@ -92,10 +92,10 @@ async def _store(
         ),
         offsets=offsets,
     )
-    return _told(error, context.version)
+    return _error_code(error, context.version)
 
 
-def _told(error: ErrorCode, version: int) -> ErrorCode:
+def _error_code(error: ErrorCode, version: int) -> ErrorCode:
     """Return the code that this API has for a fenced producer or, since v4, a group not added."""
     if error is ErrorCode.INVALID_TXN_STATE and version >= ABORTABLE_SINCE:
         return ErrorCode.TRANSACTION_ABORTABLE

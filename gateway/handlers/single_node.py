@@ -16,25 +16,24 @@
   partition, and all of a request for more than that one, are UNKNOWN_TOPIC_OR_PARTITION.
 Unknown topics and partitions are UNKNOWN_TOPIC_OR_PARTITION in 34, 43 and 45.
 
-Rule: one row of ANSWERS per key; `gateway.served_apis` has the versions. Nothing is stored.
+Rule: one row of ANSWERS per key; `gateway.served_apis` has the versions. An answer imports its own
+schema, so that the first request of one key does not wait for those of nine. Nothing is stored.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kledger.gateway.api_errors import ANONYMOUS, USER
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.gateway.wire.messages import k34_alter_replica_log_dirs as k34
-from kledger.gateway.wire.messages import k38_create_delegation_token as k38
-from kledger.gateway.wire.messages import k39_renew_delegation_token as k39
-from kledger.gateway.wire.messages import k40_expire_delegation_token as k40
-from kledger.gateway.wire.messages import k41_describe_delegation_token as k41
-from kledger.gateway.wire.messages import k43_elect_leaders as k43
-from kledger.gateway.wire.messages import k45_alter_partition_reassignments as k45
-from kledger.gateway.wire.messages import k46_list_partition_reassignments as k46
-from kledger.gateway.wire.messages import k55_describe_quorum as k55
-from kledger.gateway.wire.schema import ApiMessage
+
+if TYPE_CHECKING:
+    from kledger.gateway.wire.messages import k34_alter_replica_log_dirs as k34
+    from kledger.gateway.wire.messages import k38_create_delegation_token as k38
+    from kledger.gateway.wire.messages import k43_elect_leaders as k43
+    from kledger.gateway.wire.messages import k45_alter_partition_reassignments as k45
+    from kledger.gateway.wire.messages import k55_describe_quorum as k55
 
 ELECTION_TYPES = (0, 1)
 """Preferred and unclean (KIP-460)."""
@@ -43,9 +42,10 @@ NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 def alter_replica_log_dirs(
-    context: RequestContext, request: k34.AlterReplicaLogDirsRequest
-) -> k34.AlterReplicaLogDirsResponse:
+    context: RequestContext, request: "k34.AlterReplicaLogDirsRequest"
+) -> "k34.AlterReplicaLogDirsResponse":
     """Answer for each partition whether it is in the folder that the client names."""
+    from kledger.gateway.wire.messages import k34_alter_replica_log_dirs as k34
 
     def outcome(path: str, name: str, index: int) -> ErrorCode:
         if path != context.services.log_dir:
@@ -73,9 +73,11 @@ def alter_replica_log_dirs(
 
 
 def create_delegation_token(
-    _context: RequestContext, request: k38.CreateDelegationTokenRequest
-) -> k38.CreateDelegationTokenResponse:
+    _context: RequestContext, request: "k38.CreateDelegationTokenRequest"
+) -> "k38.CreateDelegationTokenResponse":
     """Refuse; name the owner that the client asks for, or the client itself (KIP-373)."""
+    from kledger.gateway.wire.messages import k38_create_delegation_token as k38
+
     owner_type, owner_name = request.owner_principal_type, request.owner_principal_name
     if not owner_name or owner_type is None:
         owner_type, owner_name = USER, ANONYMOUS
@@ -92,9 +94,15 @@ def create_delegation_token(
 
 
 def elect_leaders(
-    context: RequestContext, request: k43.ElectLeadersRequest
-) -> k43.ElectLeadersResponse:
+    context: RequestContext, request: "k43.ElectLeadersRequest"
+) -> "k43.ElectLeadersResponse":
     """Answer for each partition that it has the right leader."""
+    from kledger.gateway.wire.messages import k43_elect_leaders as k43
+
+    def outcome(name: str, index: int) -> k43.PartitionResult:
+        code, message = _election(context, request.election_type, name, index)
+        return k43.PartitionResult(partition_id=index, error_code=code, error_message=message)
+
     if request.topic_partitions is None:
         topics = context.services.registry.all()
         return k43.ElectLeadersResponse(
@@ -108,10 +116,7 @@ def elect_leaders(
         replica_election_results=[
             k43.ReplicaElectionResult(
                 topic=asked.topic,
-                partition_result=[
-                    _election(context, request.election_type, asked.topic, index)
-                    for index in asked.partitions
-                ],
+                partition_result=[outcome(asked.topic, index) for index in asked.partitions],
             )
             for asked in request.topic_partitions
         ],
@@ -120,38 +125,44 @@ def elect_leaders(
 
 def _election(
     context: RequestContext, election_type: int, name: str, index: int
-) -> k43.PartitionResult:
+) -> tuple[ErrorCode, str]:
     topic = context.services.registry.get(name)
     if election_type not in ELECTION_TYPES:
-        code = ErrorCode.INVALID_REQUEST
-        message = f"Unknown election type {election_type}, expected 0 or 1"
-    elif topic is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        message = f"No such topic as {name}: it does not exist"
-    elif not 0 <= index < topic.partition_count:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        message = f"No such partition as {name}-{index}: it does not exist"
-    else:
-        code = ErrorCode.ELECTION_NOT_NEEDED
-        node_id = context.services.config.node_id
-        message = (
-            f"Leader election not needed for topic partition {name}-{index}: "
-            f"node {node_id} leads it."
+        return (
+            ErrorCode.INVALID_REQUEST,
+            f"Unknown election type {election_type}, expected 0 or 1",
         )
-    return k43.PartitionResult(partition_id=index, error_code=code, error_message=message)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic is None:
+        return unknown, f"No such topic as {name}: it does not exist"
+    if not 0 <= index < topic.partition_count:
+        return unknown, f"No such partition as {name}-{index}: it does not exist"
+    node_id = context.services.config.node_id
+    return (
+        ErrorCode.ELECTION_NOT_NEEDED,
+        f"Leader election not needed for topic partition {name}-{index}: node {node_id} leads it.",
+    )
 
 
 def alter_partition_reassignments(
-    context: RequestContext, request: k45.AlterPartitionReassignmentsRequest
-) -> k45.AlterPartitionReassignmentsResponse:
+    context: RequestContext, request: "k45.AlterPartitionReassignmentsRequest"
+) -> "k45.AlterPartitionReassignmentsResponse":
     """Answer for each partition whether its replicas are this node alone."""
+    from kledger.gateway.wire.messages import k45_alter_partition_reassignments as k45
+
+    def outcome(name: str, asked: k45.ReassignablePartition) -> k45.ReassignablePartitionResponse:
+        code, message = _reassignment(context, name, asked.partition_index, asked.replicas)
+        return k45.ReassignablePartitionResponse(
+            partition_index=asked.partition_index, error_code=code, error_message=message
+        )
+
     return k45.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
         responses=[
             k45.ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[_reassignment(context, topic.name, each) for each in topic.partitions],
+                partitions=[outcome(topic.name, each) for each in topic.partitions],
             )
             for topic in request.topics
         ],
@@ -159,93 +170,81 @@ def alter_partition_reassignments(
 
 
 def _reassignment(
-    context: RequestContext, name: str, asked: k45.ReassignablePartition
-) -> k45.ReassignablePartitionResponse:
-    index, node_id = asked.partition_index, context.services.config.node_id
+    context: RequestContext, name: str, index: int, replicas: list[int] | None
+) -> tuple[ErrorCode, str | None]:
     topic = context.services.registry.get(name)
-    code, message = ErrorCode.NONE, None
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        message = f"Unable to find a topic named {name}."
-    elif not 0 <= index < topic.partition_count:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        message = f"Unable to find partition {name}:{index}."
-    elif asked.replicas is None:
+        return unknown, f"Unable to find a topic named {name}."
+    if not 0 <= index < topic.partition_count:
+        return unknown, f"Unable to find partition {name}:{index}."
+    if replicas is None:
         # Kafka's tool takes this code without a message for "nothing to cancel".
-        code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-    elif asked.replicas != [node_id]:
-        code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        message = (
-            f"The manual partition assignment includes {asked.replicas}: expected node {node_id} "
-            "alone, as no such broker is registered."
+        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
+    if replicas != [context.services.config.node_id]:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, (
+            f"The manual partition assignment includes {replicas}: expected node "
+            f"{context.services.config.node_id} alone, as no such broker is registered."
         )
-    return k45.ReassignablePartitionResponse(
-        partition_index=index, error_code=code, error_message=message
-    )
+    return ErrorCode.NONE, None
 
 
 def describe_quorum(
-    context: RequestContext, request: k55.DescribeQuorumRequest
-) -> k55.DescribeQuorumResponse:
+    context: RequestContext, request: "k55.DescribeQuorumRequest"
+) -> "k55.DescribeQuorumResponse":
     """Describe the quorum of one.
 
     Times (v1, KIP-836) are now, as for each leader; directory ids (v2, KIP-853) are zero.
     """
-    config = context.services.config
+    from kledger.gateway.wire.messages import k55_describe_quorum as k55
+
+    services, config = context.services, context.services.config
     asked = [
         (topic.topic_name, each.partition_index)
         for topic in request.topics
         for each in topic.partitions
     ]
     is_found = asked == [METADATA_PARTITION]
-    topics = [
-        k55.DescribedTopic(
-            topic_name=topic.topic_name,
-            partitions=[
-                _metadata_partition(context)
-                if is_found
-                else _without_quorum(topic.topic_name, each.partition_index)
-                for each in topic.partitions
-            ],
+
+    def described(name: str, index: int) -> k55.DescribedPartition:
+        if not is_found:
+            topic, partition = METADATA_PARTITION
+            return k55.DescribedPartition(
+                partition_index=index,
+                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                error_message="This server does not host this topic-partition: "
+                f"{name}-{index}, expected {topic}-{partition} alone",
+            )
+        now_ms, end = services.clock.now_ms(), services.registry.epoch
+        voter = k55.ReplicaState(
+            replica_id=config.node_id,
+            log_end_offset=end,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
         )
-        for topic in request.topics
-    ]
+        return k55.DescribedPartition(
+            partition_index=index,
+            error_message=None,
+            leader_id=config.node_id,
+            high_watermark=end,
+            current_voters=[voter],
+        )
+
     listener = k55.Listener(
         name="PLAINTEXT", host=config.advertised_host, port=config.advertised_port
     )
     return k55.DescribeQuorumResponse(
         error_message=None,
-        topics=topics,
+        topics=[
+            k55.DescribedTopic(
+                topic_name=topic.topic_name,
+                partitions=[
+                    described(topic.topic_name, each.partition_index) for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
         nodes=[k55.Node(node_id=config.node_id, listeners=[listener])] if is_found else [],
-    )
-
-
-def _without_quorum(name: str, index: int) -> k55.DescribedPartition:
-    topic, partition = METADATA_PARTITION
-    return k55.DescribedPartition(
-        partition_index=index,
-        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message=f"This server does not host this topic-partition: {name}-{index}, expected "
-        f"{topic}-{partition} alone",
-    )
-
-
-def _metadata_partition(context: RequestContext) -> k55.DescribedPartition:
-    services = context.services
-    node_id = services.config.node_id
-    now_ms, end = services.clock.now_ms(), services.registry.epoch
-    voter = k55.ReplicaState(
-        replica_id=node_id,
-        log_end_offset=end,
-        last_fetch_timestamp=now_ms,
-        last_caught_up_timestamp=now_ms,
-    )
-    return k55.DescribedPartition(
-        partition_index=METADATA_PARTITION[1],
-        error_message=None,
-        leader_id=node_id,
-        high_watermark=end,
-        current_voters=[voter],
     )
 
 
@@ -255,19 +254,23 @@ class SingleNodeAnswer(NamedTuple):
     handle: Callable[[RequestContext, Any], object]
 
 
-def _always(response: type[ApiMessage], **fields: object) -> SingleNodeAnswer:
+def _always(schema: str, **fields: object) -> SingleNodeAnswer:
     """Make the row of an answer that does not depend on the request."""
-    return SingleNodeAnswer(lambda _context, _request: response(**fields))
+
+    def handle(_context: RequestContext, _request: object) -> object:
+        return import_module(f"kledger.gateway.wire.messages.{schema}").RESPONSE(**fields)
+
+    return SingleNodeAnswer(handle)
 
 
 ANSWERS: dict[int, SingleNodeAnswer] = {
     34: SingleNodeAnswer(alter_replica_log_dirs),
     38: SingleNodeAnswer(create_delegation_token),
-    39: _always(k39.RenewDelegationTokenResponse, error_code=NO_TOKENS, expiry_timestamp_ms=-1),
-    40: _always(k40.ExpireDelegationTokenResponse, error_code=NO_TOKENS, expiry_timestamp_ms=-1),
-    41: _always(k41.DescribeDelegationTokenResponse, error_code=NO_TOKENS),
+    39: _always("k39_renew_delegation_token", error_code=NO_TOKENS, expiry_timestamp_ms=-1),
+    40: _always("k40_expire_delegation_token", error_code=NO_TOKENS, expiry_timestamp_ms=-1),
+    41: _always("k41_describe_delegation_token", error_code=NO_TOKENS),
     43: SingleNodeAnswer(elect_leaders),
     45: SingleNodeAnswer(alter_partition_reassignments),
-    46: _always(k46.ListPartitionReassignmentsResponse, error_message=None),
+    46: _always("k46_list_partition_reassignments", error_message=None),
     55: SingleNodeAnswer(describe_quorum),
 }

@@ -29,7 +29,7 @@ class TopicLookup:
     """Topics by the bytes of requests: a name in UTF-8, or the 16 bytes of an id.
 
     Found topics are cached until the registry changes, so a request costs one look-up in a
-    dictionary, and no name is decoded twice.
+    dictionary, and no name is decoded twice. The keys are the topics' own objects.
     """
 
     __slots__ = ("_by_id", "_by_name", "_epoch", "_registry")
@@ -48,7 +48,7 @@ class TopicLookup:
         if topic is None:
             topic = self._registry.get(name.decode("utf-8", "replace"))
             if topic is not None:
-                self._by_name[name] = topic
+                self._by_name[topic.name_bytes] = topic
         return topic
 
     def by_id(self, topic_id: bytes) -> Topic | None:
@@ -59,7 +59,7 @@ class TopicLookup:
         if topic is None:
             topic = self._registry.get_by_id(uuid.UUID(bytes=topic_id))
             if topic is not None:
-                self._by_id[topic_id] = topic
+                self._by_id[topic.id_bytes] = topic
         return topic
 
     def _forget(self) -> None:

@@ -1,8 +1,8 @@
 """Connection: one client's socket.
 
 Rule: bytes become requests here, and the responses that are ready leave in one write.
-`connection_state` decides their order, the router finds their handlers. Whatever a client sends,
-only its own connection can suffer from it.
+`connection_state` decides their order, the router finds their handlers. Whatever a client sends
+can harm only its own connection.
 Must not know: APIs, except that Produce pipelines and that ApiVersions is never refused.
 """
 

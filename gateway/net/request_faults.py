@@ -1,11 +1,11 @@
-"""Request faults: a listener whose requests fail, wait or are delayed where a test wants it.
+"""Request faults: requests of a listener fail, wait or are delayed at a test's request.
 
     faults = RequestFaults()
     GatewayServer(services, faults.make_connection)
     faults.fail_next("Produce", error="NOT_LEADER_OR_FOLLOWER")
 
 Rule: a fault is used up by one request that starts after it was armed; all other requests are
-served as always. Only connections of another class know faults, so other servers pay nothing.
+served as usual. Only connections of a special class check for faults, so other servers pay nothing.
 Must not know: where a response has its error (`error_response` does), what handlers do.
 """
 
@@ -54,7 +54,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Start the request so much later, by the clock of the server."""
+    """Start the request after a delay, by the clock of the server."""
 
     ms: int
 
@@ -102,7 +102,7 @@ class RequestHold:
             self._decided.set_result(decision)
 
     async def decision(self) -> Fail | None:
-        """Hold the request; return how it goes on. Called by connections."""
+        """Hold the request; return what happens to it afterwards. Called by connections."""
         if not self._reached.done():
             self._reached.set_result(None)
         return await asyncio.wrap_future(self._decided)
@@ -139,7 +139,7 @@ class RequestFaults:
         return hold
 
     def delay_next(self, api: str | int, ms: int) -> None:
-        """Start the next request of an API so much later."""
+        """Delay the next request of an API."""
         self._arm(api, Delay(ms))
 
     @property
@@ -186,7 +186,7 @@ class FaultyConnection(Connection):
         super().__init__(listener)
         self._faults = faults
         self._resumed: deque[Fail | None] = deque(maxlen=1)
-        """How the first waiting request goes on after its delay or its hold."""
+        """What happens to the first waiting request after its delay or its hold."""
 
     def _begin(self, frame: memoryview, is_owned: bool) -> None:
         key = int.from_bytes(frame[:2], "big", signed=True)
@@ -221,7 +221,8 @@ class FaultyConnection(Connection):
         request = decode(messages.REQUEST, version, frame, header.body_start)
         error = fault.error
         if isinstance(request, FetchRequest) and not request.topics and request.session_epoch > 0:
-            # It names nothing that could have an error: this error makes the client name all again.
+            # The request names nothing that could have an error; this one makes the client resend
+            # all names.
             self._faults.put_back(key, fault)
             error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if error is None or (isinstance(request, ProduceRequest) and not request.acks):

@@ -1,6 +1,6 @@
 """GatewayServer: one Kafka listener, from its start to its orderly stop.
 
-Rule: a stop ends accepting, answers what is parked, finishes what was started, flushes and closes.
+Rule: a stop ends accepting, answers waiting requests, completes running ones, flushes and closes.
 A connection whose client does not read its responses within the grace period is aborted.
 Must not know: requests and responses.
 """

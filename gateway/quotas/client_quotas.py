@@ -1,6 +1,6 @@
 """Quotas: the quotas of one server, stored and charged.
 
-Rule: a quota holds as soon as its row is durable, and after a restart. `quota_state` decides how
+Rule: a quota takes effect when its row is durable, and after a restart. `quota_state` decides how
 long a client waits. Clients do not authenticate, so all are the same user.
 Must not know: how connections wait, messages.
 """

@@ -1,7 +1,7 @@
 """MutationQuota: how many partitions one request may create or delete (KIP-599).
 
 Rule: partitions of valid changes are counted, also where a change is only checked. Strict: a client
-in debt is refused; permissive: the answer sets how long it shall wait. The first change of a
+in debt is refused; permissive: the answer says how long it has to wait. The first change of a
 request may lead into debt, however large it is.
 Must not know: topics, how the connection waits.
 """

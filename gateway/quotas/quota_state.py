@@ -2,7 +2,7 @@
 
 Rule: a quota is a rate. A client can use later what it has not used, up to the rate times the
 seconds of the quota's window; a client in debt waits until the rate has paid it. Of all entities
-that match a client, the most specific one with this quota holds, in Kafka's order (KIP-13, KIP-55).
+that match a client, the quota of the most specific one applies, in Kafka's order (KIP-13, KIP-55).
 Quotas of addresses (KIP-612) are independent of the others.
 Must not know: clocks, connections, how quotas are stored.
 """

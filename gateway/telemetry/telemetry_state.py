@@ -1,4 +1,4 @@
-"""Telemetry state: which clients push metrics of themselves, which metrics, and how often.
+"""Telemetry state: which clients push their metrics, which metrics, and how often.
 
 Rule: a client is identified by the instance id in its requests. It may request its subscription or
 push once in an interval, and push once more after every answer; its metrics are computed again when

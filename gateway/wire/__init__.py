@@ -1,5 +1,5 @@
 """The Kafka wire protocol as bytes and values: frames, headers, messages, error codes.
 
 Rule: no I/O and no state; a record batch is opaque bytes here.
-Must not know: anything else of ours, `batches` included.
+Must not know: our other packages, `batches` included.
 """

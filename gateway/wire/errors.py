@@ -12,7 +12,7 @@ Must not know: sockets, handlers, error codes.
 
 
 class WireError(Exception):
-    """Base of everything this room raises."""
+    """Base of everything this package raises."""
 
 
 class MalformedMessage(WireError):

@@ -93,9 +93,9 @@ class FrameSplitter:
         frames = []
         rest = memoryview(data)
         while rest:
-            room = self.get_buffer()
-            count = min(len(room), len(rest))
-            room[:count] = rest[:count]
+            buffer = self.get_buffer()
+            count = min(len(buffer), len(rest))
+            buffer[:count] = rest[:count]
             rest = rest[count:]
             for frame, is_owned in self.buffer_updated(count):
                 frames.append((frame if is_owned else memoryview(bytearray(frame)), True))

@@ -1,4 +1,4 @@
-"""Throttle time: sets how long a client shall wait, in a response that is encoded already.
+"""Throttle time: sets the client's waiting time in a response that is already encoded.
 
 Rule: most responses begin with that field, and only in these it is set; the others stay the same,
 as the server stops reading the connection in any case.

@@ -1,7 +1,7 @@
 """AdminServer: the admin listener's HTTP.
 
     GET /health     200 "serving"; 503 "stopping" while requests of clients are still answered;
-                    200 "serving, degraded", and a line for each kind of trouble with the storage
+                    200 "serving, degraded", and a line for each kind of storage error
     GET /metrics    the metrics, for Prometheus; OpenMetrics if the client accepts it
 
 Rule: a page is made in one tick of the event loop, so its numbers are of one moment.
@@ -36,7 +36,7 @@ class AdminServer:
         Args:
             metrics: of the server.
             is_serving: whether the server accepts requests of clients.
-            health: the troubles of the storage.
+            health: the storage errors of the store.
         """
         self._exposition = Exposition(metrics)
         self._is_serving = is_serving

@@ -1,7 +1,7 @@
 """The command line: `kledger NOUN ...`, one module per noun, imported when it is used.
 
-Rule: exit 0 is success, 1 a failure while working, 2 a mistake of the caller; a mistake is one line
-on standard error and changes nothing. Results go to standard output, logs to standard error.
+Rule: exit code 0 is success, 1 a failure, 2 a usage error, which is one line on standard error and
+changes nothing. Results go to standard output, logs to standard error.
 Must not know: what a noun does.
 """
 
@@ -17,7 +17,7 @@ NOUNS = {
     "serve": "run a server",
     "doctor": "check a stopped store and list what is damaged",
     "ledger": "inspect the managed ledgers of a stopped store, export what is readable",
-    "topic": "list, create, delete and forward the topics of a running server",
+    "topic": "list, create, delete, forward and show the topics of a running server",
     "subscription": "inspect, create, delete and reset the subscriptions of a running server",
     "client-metrics": "show the metrics that Kafka clients push to a running server",
 }

@@ -137,7 +137,7 @@ class _ExportReader:
             if self._start_offset is None:
                 self._start_offset = topics.log_start(request.partition)
             ids = [each.ledger_id for each in request.stored.ledgers]
-            if ids:
+            if ids and request.stored.compacted is None:
                 self._start = topics.position_before(request.partition, self._start_offset, ids)
         self._next_offset: int | None = None
 
@@ -176,6 +176,11 @@ class _ExportReader:
             except BatchError as error:
                 self._leave_out(f"entry {entry.position}: the records cannot be read: {error}")
 
+    def _may_skip(self, entry: Entry) -> bool:
+        """Return whether a compaction may have removed the offsets before an entry."""
+        compacted = self._stored.compacted
+        return compacted is not None and entry.position <= compacted.horizon
+
     def _is_wanted(self, offset: int) -> bool:
         start, end = self._start_offset, self._end_offset
         return (start is None or offset >= start) and (end is None or offset <= end)
@@ -195,7 +200,7 @@ class _ExportReader:
                 f"expected {expected}"
             )
             return None
-        if expected is not None and header.base_offset > expected:
+        if expected is not None and header.base_offset > expected and not self._may_skip(entry):
             last = header.base_offset - 1
             self._leave_out(f"offsets {expected} to {last} are missing before {entry.position}")
         self._next_offset = header.last_offset + 1

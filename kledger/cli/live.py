@@ -1,8 +1,8 @@
-"""What the nouns have in common that connect to a running server.
+"""What all commands share that connect to a running server.
 
 Rule: one command is one connection, and an error of the server is one line. A name that does not
 exist, or is invalid, is a mistake of the caller; everything else is a failure.
-Must not know: what a verb does.
+Must not know: what a command does.
 """
 
 import argparse

@@ -29,6 +29,11 @@ def part(name: str, data: bytes | None) -> str:
     return f"{name}=null" if data is None else f"{name}[{len(data)}]={shown(data)}"
 
 
+def text_of(data: bytes | None) -> str | None:
+    r"""Return bytes as text for JSON, those that are not UTF-8 as \x and two digits."""
+    return None if data is None else data.decode("utf-8", "backslashreplace")
+
+
 def shown(data: Buffer) -> str:
     r"""Return bytes as quoted text; bytes that are not printable UTF-8 as \x and two digits."""
     return quoted(bytes(data).decode("utf-8", "surrogateescape"))

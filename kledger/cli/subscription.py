@@ -8,7 +8,7 @@ import argparse
 
 from kledger.cli import live
 from kledger.cli.live import print_result
-from kledger.cli.plain_text import part, quoted, table
+from kledger.cli.plain_text import part, quoted, table, text_of
 from kledger.native.broker import SubscriptionStats
 from kledger.native.client.client import Client
 from kledger.native.message import Message
@@ -157,9 +157,9 @@ def _message(message: Message) -> dict[str, object]:
         "offset": message.offset,
         "publish_timestamp": message.publish_timestamp,
         "event_timestamp": message.event_timestamp,
-        "key": _text(message.key),
-        "value": _text(message.value),
-        "headers": [[name, _text(value)] for name, value in message.headers],
+        "key": text_of(message.key),
+        "value": text_of(message.value),
+        "headers": [[name, text_of(value)] for name, value in message.headers],
     }
 
 
@@ -172,7 +172,3 @@ def _line(message: Message) -> str:
     ]
     parts += [part(f"header:{quoted(name)}", value) for name, value in message.headers]
     return " ".join(parts)
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "backslashreplace")

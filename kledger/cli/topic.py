@@ -1,4 +1,4 @@
-"""kledger topic: list, create, delete and forward the topics of a running server.
+"""kledger topic: list, create, delete, forward and show the topics of a running server.
 
 `forward` copies a topic to another one, of this server or of another, in order and at least once,
 for as long as it runs. A durable subscription of the source keeps its position, so a restart
@@ -13,10 +13,13 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
 
 from kledger.cli import live, usage_error
 from kledger.cli.live import print_result
 from kledger.cli.plain_text import table
+from kledger.cli.topic_table import show_table
 from kledger.native.client.client import Client
 from kledger.native.errors import KledgerError, Unavailable
 from kledger.native.forwarder.topic_forwarder import ForwardRequest, TopicForwarder
@@ -35,6 +38,9 @@ _VERBS = {
     "create": "create a topic",
     "delete": "delete a topic with its subscriptions",
     "terminate": "refuse new messages of a topic; it can still be read",
+    "compact": "keep the newest message of each key; ends when that is done",
+    "compaction-status": "show how far the last compaction of a topic has come",
+    "table": "show a topic as a table: the last value of each key",
     "forward": "copy a topic to another one until the command is stopped",
 }
 
@@ -49,6 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     added["create"].add_argument(
         "--config", metavar="KEY=VALUE", type=_assignment, action="append", default=[],
         help="a topic setting by Kafka's name; may be repeated",
+    )  # fmt: skip
+    added["table"].add_argument(
+        "--follow", action="store_true",
+        help="go on with a line for each update until the command is stopped; with --json each "
+        "row is a JSON document in a line of its own",
     )  # fmt: skip
     forward_parser = added["forward"]
     forward_parser.add_argument("source", metavar="SOURCE", help="a topic of the server")
@@ -76,7 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Do one verb; return the exit code."""
     verbs: dict[str, live.Verb] = {
         "list": list_all, "stats": stats, "create": create, "delete": delete,
-        "terminate": terminate,
+        "terminate": terminate, "compact": compact, "compaction-status": compaction_status,
+        "table": show_table,
     }  # fmt: skip
     if arguments.verb == "forward":
         return forward(arguments)
@@ -124,6 +136,33 @@ async def terminate(client: Client, arguments: argparse.Namespace) -> None:
     lines = [f"topic {arguments.topic}: terminated"]
     lines += [f"partition {partition} ends at {end}" for partition, end in enumerate(ends)]
     print_result(arguments, {"topic": arguments.topic, "ends": ends}, lines)
+
+
+async def compact(client: Client, arguments: argparse.Namespace) -> None:
+    """Compact a topic, and show its status."""
+    await client.compact(arguments.topic)
+    await compaction_status(client, arguments)
+
+
+async def compaction_status(client: Client, arguments: argparse.Namespace) -> None:
+    """Show how far the compaction of a topic has come."""
+    found = await client.compaction_status(arguments.topic)
+    horizon = [None if each is None else str(each.position) for each in found.horizon]
+    fields = {**asdict(found), "topic": arguments.topic, "horizon": horizon}
+    lines = [f"topic {arguments.topic}: {found.state}"]
+    if found.error:
+        lines.append(f"error: {found.error}")
+    times = (("started", found.started_ms), ("ended", found.ended_ms))
+    lines += [f"{name}: {_time_text(time_ms)}" for name, time_ms in times if time_ms is not None]
+    lines += [
+        f"partition {partition}: compacted up to {end or '-'}"
+        for partition, end in enumerate(horizon)
+    ]
+    print_result(arguments, fields, lines)
+
+
+def _time_text(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def forward(arguments: argparse.Namespace) -> int:

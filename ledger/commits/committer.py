@@ -169,6 +169,7 @@ class CommitThread(Generic[Token]):
                 on_finished(token, error)
             else:
                 on_finished(token, None)
+            del job, group, token  # the thread may wait for long, and would keep them
 
 
 @dataclass(slots=True)
@@ -581,8 +582,22 @@ class Committer:
     def maybe_checkpoint(self) -> None:
         """Begin a checkpoint if the engine wants one."""
         if self._checkpointing is None and self.fatal is None and self._engine.checkpoint_due():
-            work = self._checkpoint()
-            self._checkpointing = self._supervisor.spawn(work, "ledger checkpoint")
+            self._start_checkpoint()
+
+    async def checkpoint(self) -> None:
+        """Write a checkpoint of all confirmed groups; it covers none that is confirmed meanwhile.
+
+        A failure is handled like that of any other checkpoint, and not raised.
+        """
+        while self._checkpointing is not None:
+            await asyncio.wait([self._checkpointing])  # it began before some of these groups
+        if self.fatal is None:
+            await asyncio.wait([self._start_checkpoint()])
+
+    def _start_checkpoint(self) -> asyncio.Task[None]:
+        task = self._supervisor.spawn(self._checkpoint(), "ledger checkpoint")
+        self._checkpointing = task
+        return task
 
     async def _checkpoint(self) -> None:
         try:

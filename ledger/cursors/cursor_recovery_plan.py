@@ -3,7 +3,7 @@
 Rule: the progress row is newer than the snapshot and wins, together with the change rows of its
 generation. An unreadable change is left out; if the progress row is unreadable, the snapshot is
 used without changes, since they may belong to either; if that is unreadable too, the cursor begins
-at the first entry. Redelivering is a nuisance, not delivering is a loss.
+at the first entry. Redelivery is acceptable, loss is not.
 Must not know: engines, open cursors.
 """
 

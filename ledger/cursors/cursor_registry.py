@@ -11,7 +11,7 @@ import logging
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 
 from kledger.ledger.commits.committer import ignore_outcome, submitted
@@ -62,34 +62,54 @@ class CursorRegistry:
             listen: adds a listener for every change; returns a function that removes it.
             on_progress: called when the slowest durable cursor may release a ledger.
         """
-        self.times = times = EntryTimes(ledgers.latest_time)
-        """When entries were added."""
+        self._name = name
+        self._shown_as = shown_as
+        self._reader = reader
+        self._check_handle = check
+        self._listen = listen
         self._non_durable: dict[str, Cursor] = {}
         self._non_durable_count = 0
-        self.metrics = CursorMetrics(
-            services.metrics,
-            services.revision_counts,
-            cluster=services.config.cluster,
-            managed_ledger=name,
-            shown_as=shown_as,
-        )
-        """Of the cursors."""
-        self._host = CursorHost(
-            name=shown_as,
-            ledgers=ledgers,
-            reader=reader,
-            services=services,
-            check=check,
-            listen=listen,
-            time_of=lambda entry: times.time_of(entry.position),
-            forget=partial(_forget, self._non_durable, self.metrics),
-        )
         self._services = services
         self._ledgers = ledgers
         self._on_progress = on_progress
         self._durable: dict[str, Cursor] = {}
-        self._lock = asyncio.Lock()
         self._in_making: Cursor | None = None
+
+    # Made by the first use: most partitions have no cursors, and very many may be open
+
+    @cached_property
+    def times(self) -> "EntryTimes":
+        """When entries were added."""
+        return EntryTimes(self._ledgers.latest_time)
+
+    @cached_property
+    def metrics(self) -> CursorMetrics:
+        """Of the cursors."""
+        return CursorMetrics(
+            self._services.metrics,
+            self._services.revision_counts,
+            cluster=self._services.config.cluster,
+            managed_ledger=self._name,
+            shown_as=self._shown_as,
+        )
+
+    @cached_property
+    def _host(self) -> CursorHost:
+        times = self.times
+        return CursorHost(
+            name=self._shown_as,
+            ledgers=self._ledgers,
+            reader=self._reader,
+            services=self._services,
+            check=self._check_handle,
+            listen=self._listen,
+            time_of=lambda entry: times.time_of(entry.position),
+            forget=partial(_forget, self._non_durable, self.metrics),
+        )
+
+    @cached_property
+    def _lock(self) -> asyncio.Lock:
+        return asyncio.Lock()
 
     # For the user, by way of the managed ledger
 
@@ -150,7 +170,11 @@ class CursorRegistry:
     @property
     def slowest(self) -> Position | None:
         """The lowest durable mark-delete position; None without durable cursors."""
-        writers = (cursor.writer for cursor in self._known())
+        return self.slowest_without(None)
+
+    def slowest_without(self, name: str | None) -> Position | None:
+        """Return the lowest durable mark-delete position, one cursor aside; None without one."""
+        writers = (cursor.writer for cursor in self._known() if cursor.name != name)
         durable_positions = (each.durable_position for each in writers if each is not None)
         return min(durable_positions, default=None)
 
@@ -251,7 +275,7 @@ class CursorRegistry:
             self._check()
             cursor = self._durable.get(name)
             if cursor is None:
-                raise CursorNotFound(f"{self._host.name} has no cursor {name!r}")
+                raise CursorNotFound(f"{self._shown_as} has no cursor {name!r}")
             writer = cursor.writer
             assert writer is not None
             rows = writer.delete()
@@ -271,7 +295,7 @@ class CursorRegistry:
             logger.warning(
                 "cursor %s of %s: %s; acknowledged entries will be redelivered",
                 stored.name,
-                self._host.name,
+                self._shown_as,
                 problem,
             )
         ledgers = self._ledgers
@@ -309,7 +333,7 @@ class CursorRegistry:
             written=written,
             rows=rows,
             has_progress=has_progress,
-            check=self._host.check,
+            check=self._check_handle,
             on_durable=self._progressed,
         )
 
@@ -326,7 +350,7 @@ class CursorRegistry:
             self._on_progress()
 
     def _check(self) -> None:
-        self._host.check()
+        self._check_handle()
         if self._services.supervisor.is_closed:
             raise AlreadyClosed("the store is closed")
 

@@ -17,7 +17,8 @@ import copy
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from kledger.ledger.commits.committer import RowsDone, ignore_outcome, submitted
 from kledger.ledger.cursors.cursor_records import encode_cursor
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 SNAPSHOT_RANGES_MAX = 1_000
 """A cursor with more ranges, or more partial batches, keeps its progress row when it is closed."""
 WARNINGS_PER_SECOND = 1
+SubmitRow: TypeAlias = Callable[[Row, RowsDone], None]
 
 
 class _Replacement(NamedTuple):
@@ -138,8 +140,12 @@ class CursorWriter:
         if self._is_dirty:
             self._write_this_tick()
 
-    async def replace(self, target: CursorState) -> None:
+    async def replace(self, target: CursorState, submit: SubmitRow | None = None) -> None:
         """Make another state durable instead of this one; all other writes wait for `release`.
+
+        Args:
+            target: the state.
+            submit: submits its row with something else; without it the row is submitted alone.
 
         Raises:
             Fenced, AlreadyClosed, StorageFailed: nothing was written.
@@ -148,7 +154,7 @@ class CursorWriter:
         self.check_open()
         self._replacement = _Replacement(target, target.version, target.mark_delete_position)
         row, _ = self._whole_row(target)
-        await submitted(lambda done: self._services.committer.submit_rows([row], done))
+        await submitted(partial(submit or self._submit_row, row))
         self._has_progress = True
 
     def release(self, *, is_replaced: bool) -> None:
@@ -302,6 +308,9 @@ class CursorWriter:
     def _removed_progress(self) -> list[Row]:
         changes = (self._change_key(number) for number in range(self._rows.rows_kept))
         return [(self._progress_key, None), *((key, None) for key in changes)]
+
+    def _submit_row(self, row: Row, done: RowsDone) -> None:
+        self._services.committer.submit_rows([row], done)
 
     def _submit(self, rows: list[Row], done: RowsDone) -> None:
         try:

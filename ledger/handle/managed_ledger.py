@@ -10,11 +10,10 @@ Must not know: what entries mean, Kafka.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Protocol
 
 from kledger.ledger.commits.committer import (
     AppendDone,
@@ -23,6 +22,7 @@ from kledger.ledger.commits.committer import (
     ignore_outcome,
     submitted,
 )
+from kledger.ledger.compacted_reader import CompactedReader
 from kledger.ledger.config import NO_LIMIT, ManagedLedgerConfig
 from kledger.ledger.cursors.cursor import Cursor
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
@@ -30,19 +30,33 @@ from kledger.ledger.cursors.cursor_registry import CursorRegistry
 from kledger.ledger.cursors.cursor_state import EntryPart
 from kledger.ledger.engine.base import Buffer, Row
 from kledger.ledger.entry import Entry
-from kledger.ledger.errors import CursorNotFound, Fenced, InvalidArgument, LedgerError
+from kledger.ledger.errors import (
+    CompactionRunning,
+    CursorNotFound,
+    Fenced,
+    InvalidArgument,
+    LedgerError,
+)
 from kledger.ledger.handle.append_retries import AppendRetries, AppendRetry
+from kledger.ledger.handle.compaction_writer import CompactionWriter
 from kledger.ledger.handle.handle_state import HandleState, LedgerState
+from kledger.ledger.handle.metadata_submission import ChangeSubmitter, change_rows
 from kledger.ledger.handle.rollover_timer import RETRY_MS, RolloverTimer
 from kledger.ledger.handle.write_tail_state import TailDue, WriteTailState
 from kledger.ledger.ledger_reader import LedgerReader
 from kledger.ledger.metadata import keys
-from kledger.ledger.metadata.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
+from kledger.ledger.metadata.ledger_list_state import (
+    LedgerInfo,
+    LedgerListState,
+    MetadataChange,
+    begun_compaction,
+    completed_compaction,
+)
 from kledger.ledger.metadata.records import (
+    CompactedLedger,
     LedgerRecord,
     ManagedLedgerRecord,
     encode_ledger,
-    encode_managed_ledger,
 )
 from kledger.ledger.metadata.retention_plan import plan_trim, plan_trim_before, plan_truncate
 from kledger.ledger.position import EARLIEST, LATEST, Position
@@ -50,6 +64,8 @@ from kledger.ledger.store_services import StoreServices
 from kledger.runtime.containment import FaultUnit
 from kledger.runtime.listeners import Listener, Listeners
 
+COMPACTION_CURSOR = "__compaction"
+"""Name of the cursor that compactions move; it keeps ledgers that are not compacted yet."""
 CLOCK_SKEW_MS = 10_000
 """Between the clocks that date entries and the clock that dates closed ledgers; as in Pulsar."""
 
@@ -80,8 +96,9 @@ class ManagedLedger:
         self.name = name
         self.has_failed = False
         self._list = state
+        self._shown_as = config.shown_as or name
         self._reader = LedgerReader(
-            state, services, self._handle_state.check_readable, config.shown_as or name
+            state, services, self._handle_state.check_readable, self._shown_as
         )
         self._listeners = Listeners(services.supervisor.containment)
         self.message_count = 0
@@ -101,7 +118,7 @@ class ManagedLedger:
         )
         self._cursors = CursorRegistry(
             name=name,
-            shown_as=config.shown_as or name,
+            shown_as=self._shown_as,
             ledgers=state,
             reader=self._reader,
             services=services,
@@ -110,6 +127,7 @@ class ManagedLedger:
             on_progress=self._schedule_trim,
         )
         self._append_retries = AppendRetries()
+        self._compaction: CompactionWriter | None = None
         self._trim_lock = asyncio.Lock()
         self._has_lost_appends = False
         self._set_state(self._state_when_open())
@@ -240,6 +258,21 @@ class ManagedLedger:
         Source: PIP-480; managed ledger contract for cursorless reads.
         """
         return await self._reader.read_entries(start, count, bytes_max, max_position)
+
+    async def read_in_chunks(
+        self, start: Position, max_position: Position = LATEST, *, count: int, bytes_max: int
+    ) -> AsyncIterator[list[Entry]]:
+        """Yield the entries of a range, as many at a time as one `read_entries` returns.
+
+        It ends at `max_position`, or where there is nothing more to read. Raises as `read_entries`.
+        """
+        position = start
+        while position <= max_position:
+            entries = await self.read_entries(position, count, max_position, bytes_max=bytes_max)
+            if not entries:
+                return
+            yield entries
+            position = entries[-1].position.successor
 
     def read_cached(
         self,
@@ -383,9 +416,11 @@ class ManagedLedger:
             initial: where a new cursor begins: EARLIEST or LATEST; ignored if the cursor exists.
 
         Raises:
+            InvalidArgument: the name is that of the cursor of compactions.
             Fenced, AlreadyClosed: the handle cannot be used any more.
             StorageFailed: the cursor was not created.
         """
+        _check_not_reserved(name)
         return await self._cursors.open(name, initial)
 
     async def open_cursor_at(
@@ -407,9 +442,10 @@ class ManagedLedger:
             batch_size: how many records that entry has.
 
         Raises:
-            InvalidArgument: an index is not within the batch.
+            InvalidArgument: an index is not within the batch, or the name is reserved.
             Fenced, AlreadyClosed, StorageFailed: as `open_cursor`.
         """
+        _check_not_reserved(name)
         return await self._cursors.open_at(name, EntryPart(position, acknowledged, batch_size))
 
     async def new_non_durable_cursor(self, start: Position | None = None) -> Cursor:
@@ -423,6 +459,7 @@ class ManagedLedger:
 
     async def delete_cursor(self, name: str) -> None:
         """Delete a durable cursor. Raises CursorNotFound, else as `open_cursor`."""
+        _check_not_reserved(name)
         await self._cursors.delete(name)
 
     async def change_cursors(
@@ -468,8 +505,11 @@ class ManagedLedger:
 
     @property
     def slowest_position(self) -> Position | None:
-        """Up to where every durable cursor has acknowledged, durably; None without a cursor."""
-        return self._cursors.slowest
+        """Up to where every durable cursor has acknowledged, durably; None without a cursor.
+
+        The cursor of compactions does not count, as a log may be read without them.
+        """
+        return self._cursors.slowest_without(COMPACTION_CURSOR)
 
     @property
     def has_cursors(self) -> bool:
@@ -479,12 +519,84 @@ class ManagedLedger:
     @property
     def cursor_names(self) -> frozenset[str]:
         """The names of the durable cursors."""
-        return frozenset(self._cursors.durable)
+        return frozenset(self.cursors)
 
     @property
     def cursors(self) -> Mapping[str, Cursor]:
-        """The durable cursors by name."""
-        return self._cursors.durable
+        """The durable cursors by name, without that of compactions."""
+        durable = dict(self._cursors.durable)
+        durable.pop(COMPACTION_CURSOR, None)
+        return MappingProxyType(durable)
+
+    # Compaction
+
+    @property
+    def compacted(self) -> CompactedLedger | None:
+        """What stands for the beginning of the log; None before the first compaction."""
+        return self._list.head.compacted
+
+    @property
+    def compacted_reader(self) -> CompactedReader:
+        """A new reader of it."""
+        return CompactedReader(
+            self._list, self._services, self._handle_state.check_readable, self._shown_as
+        )
+
+    @property
+    def compaction_cursor(self) -> Cursor | None:
+        """The durable cursor of compactions; None before the first one begins."""
+        return self._cursors.durable.get(COMPACTION_CURSOR)
+
+    @property
+    def is_compacting(self) -> bool:
+        """Whether a compaction runs."""
+        return self._compaction is not None
+
+    async def begin_compaction(self) -> CompactionWriter:
+        """Begin to write another compacted ledger; what an interrupted compaction left is dropped.
+
+        Raises:
+            CompactionRunning: one runs; it has to end first.
+            Fenced, AlreadyClosed, StorageFailed: nothing was changed.
+        """
+        self._handle_state.check_changeable()
+        if self._compaction is not None:
+            raise CompactionRunning(f"a compaction of {self._shown_as} runs already")
+        self._compaction = writer = CompactionWriter(
+            self._services.ids.take(),
+            self._services,
+            check=self._handle_state.check_changeable,
+            complete=self._complete_compaction,
+            abort=self._abort_compaction,
+        )
+        try:
+            await self._abort_compaction(writer)
+            await self._cursors.open(COMPACTION_CURSOR, EARLIEST)
+        except BaseException:
+            self._compaction = None
+            raise
+        return writer
+
+    async def _complete_compaction(self, compacted: CompactedLedger, rows: Iterable[Row]) -> None:
+        """Make a compacted ledger visible, in one group with the cursor of compactions."""
+        cursor = await self._cursors.open(COMPACTION_CURSOR, EARLIEST)
+
+        def submit(row: Row, done: RowsDone) -> None:
+            self._handle_state.check_changeable()
+            change = completed_compaction(self._head, compacted)
+            user_rows = ((keys.user_key(key), value) for key, value in rows)
+            self._submit_change(change, done, [row, *user_rows])
+
+        first = compacted.horizon.successor
+        await cursor.revise(lambda state: state.reset_to(first), submit=submit)
+        self._compaction = None
+
+    async def _abort_compaction(self, begun: CompactionWriter | None = None) -> None:
+        """Drop what a compaction has written, and name the ledger of one that begins."""
+        self._compaction = begun
+        self._handle_state.check_changeable()
+        change = begun_compaction(self._head, None if begun is None else begun.ledger_id)
+        await submitted(lambda done: self._submit_change(change, done))
 
     # Changing
 
@@ -543,7 +655,7 @@ class ManagedLedger:
             properties.pop(key, None)
         else:
             properties[key] = value
-        change = MetadataChange(head=self._head.successor(properties=properties))
+        change = MetadataChange(head=replace(self._head.successor(), properties=properties))
         await submitted(lambda done: self._submit_change(change, done))
 
     async def close(self) -> None:
@@ -675,7 +787,7 @@ class ManagedLedger:
         cache, previous_open_id = self._services.cache, self._list.open_id
         self._cursors.acknowledge_removed(change.removed)
         self._list.apply(change)
-        for ledger_id in change.removed:
+        for ledger_id in change.drops:
             self._services.forget_ledger(ledger_id)
         open_id = self._list.open_id
         if open_id == previous_open_id:
@@ -721,7 +833,7 @@ class ManagedLedger:
         self._submit_change(change, done)
 
     def _submit_termination(self, end: Position, done: RowsDone) -> None:
-        change = self._close_tail(self._head.successor(terminated_at=end))
+        change = self._close_tail(replace(self._head.successor(), terminated_at=end))
         self._set_state(LedgerState.TERMINATED)
         self._submit_change(change, done)
 
@@ -734,7 +846,9 @@ class ManagedLedger:
         closed = tail.record(closed_ms=max(self._services.clock.now_ms(), 1))
         return MetadataChange(head=head, put=(closed, *opened))
 
-    def _submit_change(self, change: MetadataChange, done: RowsDone) -> None:
+    def _submit_change(
+        self, change: MetadataChange, done: RowsDone, more_rows: Iterable[Row] = ()
+    ) -> None:
         """Submit a change, unless another handle has changed the metadata: that fences this one."""
         versions = self._services.versions
         if not versions.compare_and_set(self.name, self._head.version, change.head.version):
@@ -742,8 +856,8 @@ class ManagedLedger:
             raise Fenced(f"{self.name}: version {self._head.version} is not the newest any more")
         self._head = change.head
         rows = change_rows(self.name, change)
-        rows.append(self._services.ids.row())
-        self._committer.submit_for(ChangeSubmitter(self, change, done), rows, change.removed)
+        rows += (self._services.ids.row(), *more_rows)
+        self._committer.submit_for(ChangeSubmitter(self, change, done), rows, change.drops)
 
     def _ledger_row(self, record: LedgerRecord) -> Row:
         key = keys.ledger_key(self._head.managed_ledger_id, record.ledger_id)
@@ -781,80 +895,6 @@ class ManagedLedger:
             return
 
 
-class ChangeOwner(FaultUnit, Protocol):
-    """The handle whose metadata changes."""
-
-    def apply(self, change: MetadataChange) -> None:
-        """Let a durable change take effect."""
-        ...
-
-    def changed(self) -> None:
-        """Notify the listeners, after all operations of a group took effect."""
-        ...
-
-    def revert(self) -> None:
-        """See `Submitter`."""
-        ...
-
-    def resume(self) -> None:
-        """See `Submitter`."""
-        ...
-
-
-@dataclass(slots=True, eq=False)
-class ChangeSubmitter:
-    """The submitter of one change of metadata, on behalf of its owner.
-
-    The change is one operation of the ordered stream, between the entries before and after it.
-    """
-
-    owner: ChangeOwner
-    change: MetadataChange
-    done: RowsDone
-
-    @property
-    def unit_kind(self) -> str:
-        """The owner's."""
-        return self.owner.unit_kind
-
-    @property
-    def unit_name(self) -> str:
-        """The owner's."""
-        return self.owner.unit_name
-
-    def close_after_fault(self, error: Exception) -> None:
-        """Close the owner: its metadata may lack the change."""
-        self.owner.close_after_fault(error)
-
-    def confirm(self, operation: Operation) -> None:
-        """Let the change take effect, then call `done`."""
-        self.owner.apply(self.change)
-        self.done(None)
-
-    def group_confirmed(self) -> None:
-        """Let the owner notify its listeners."""
-        self.owner.changed()
-
-    def revert(self) -> None:
-        """Rewind the owner."""
-        self.owner.revert()
-
-    def fail(self, operation: Operation, error: LedgerError) -> None:
-        """Call `done` with the error."""
-        self.done(error)
-
-    def resume(self) -> None:
-        """Let the owner accept appends again."""
-        self.owner.resume()
-
-
-def change_rows(name: str, change: MetadataChange) -> list[Row]:
-    """Return the rows that make a change durable."""
-    managed_ledger_id = change.head.managed_ledger_id
-    rows: list[Row] = [(keys.managed_ledger_key(name), encode_managed_ledger(change.head))]
-    rows += [
-        (keys.ledger_key(managed_ledger_id, record.ledger_id), encode_ledger(record))
-        for record in change.put
-    ]
-    rows += [(keys.ledger_key(managed_ledger_id, ledger_id), None) for ledger_id in change.removed]
-    return rows
+def _check_not_reserved(name: str) -> None:
+    if name == COMPACTION_CURSOR:
+        raise InvalidArgument(f"{name} is the cursor of compactions, which nothing else moves")

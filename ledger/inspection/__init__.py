@@ -1,7 +1,7 @@
 """Inspection of a stopped store: its damage, its managed ledgers and their entries.
 
-Rule: nothing is changed and nothing is repaired; all calls block. It is a face of its own for the
-command line, which a server never loads.
+Rule: nothing is changed and nothing is repaired; all calls block. Only the
+command line imports it; a server never loads it.
 Must not know: Kafka, how results are printed.
 """
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
 
+from kledger.ledger.compacted_entry import decode_compacted
 from kledger.ledger.engine import data_folder
 from kledger.ledger.engine.errors import StorageError
 from kledger.ledger.entry import Entry
@@ -22,6 +23,7 @@ from kledger.ledger.inspection.folder_inspection import FolderInspection
 from kledger.ledger.inspection.ledger_check import CheckEntry, LedgerCheck, Problem
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.records import (
+    CompactedLedger,
     LedgerRecord,
     ManagedLedgerRecord,
     decode_ledger,
@@ -74,6 +76,11 @@ class StoredManagedLedger:
     def size(self) -> int:
         """Bytes of all entries."""
         return sum(each.size for each in self.ledgers)
+
+    @property
+    def compacted(self) -> CompactedLedger | None:
+        """What a compaction made of the beginning."""
+        return self.head.compacted if self.head is not None else None
 
     @property
     def first_position(self) -> Position | None:
@@ -182,7 +189,11 @@ class StoppedStore:
     # Entries
 
     def entries(self, stored: StoredManagedLedger, start: Position = EARLIEST) -> Iterator[Read]:
-        """Yield the entries from a position on, with a Problem for each unreadable one."""
+        """Yield the entries from a position on, with a Problem for each unreadable one.
+
+        In place of ledgers that were removed after a compaction, what that has kept comes first.
+        """
+        yield from self._compacted_entries(stored, start)
         for record in stored.ledgers:
             if record.ledger_id < start.ledger_id:
                 continue
@@ -295,6 +306,7 @@ class StoppedStore:
                 head = decode_managed_ledger(row)
                 rows = self._engine.scan(*keys.ledger_range(head.managed_ledger_id))
                 named.update(keys.ledger_id_in(key) for key, _ in rows)
+                named.update(head.ids_beside_list)
         return named
 
     def _entries_of(self, name: str, record: LedgerRecord, first: int) -> Iterator[Read]:
@@ -312,6 +324,22 @@ class StoppedStore:
                 yield Problem(*data, name)
         if expected < record.entries:
             yield self._missing(name, ledger_id, expected, record.entries)
+
+    def _compacted_entries(self, stored: StoredManagedLedger, start: Position) -> Iterator[Read]:
+        """Yield the entries of the compacted ledger that are before every other entry."""
+        compacted = stored.compacted
+        if compacted is None or start > compacted.horizon:
+            return
+        first = stored.first_position
+        for location, _, data in self._engine.entries(compacted.ledger_id, 0):
+            if not isinstance(data, bytes):
+                yield Problem(*data, stored.name)
+                continue
+            entry = decode_compacted(location.entry_id, data)
+            if first is not None and entry.position >= first:
+                return
+            if entry.position >= start:
+                yield Entry(entry.position, entry.data)
 
     def _missing(self, name: str, ledger_id: int, first: int, end: int) -> Problem:
         reason = f"entries {first} to {end - 1} are not in the index"

@@ -8,9 +8,14 @@ Must not know: storage, clocks, readers. Theory: Pulsar's ManagedLedgerImpl posi
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kledger.ledger.metadata.records import NO_TIMESTAMP, LedgerRecord, ManagedLedgerRecord
+from kledger.ledger.metadata.records import (
+    NO_TIMESTAMP,
+    CompactedLedger,
+    LedgerRecord,
+    ManagedLedgerRecord,
+)
 from kledger.ledger.position import Position
 
 
@@ -42,11 +47,36 @@ class MetadataChange:
         head: the whole record after the step; its version is one above the previous one.
         put: ledgers that are new or changed.
         removed: ledgers that are removed from the list together with their data.
+        dropped: ledgers beside the list whose data is removed.
     """
 
     head: ManagedLedgerRecord
     put: tuple[LedgerRecord, ...] = ()
     removed: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
+
+    @property
+    def drops(self) -> tuple[int, ...]:
+        """All ledgers whose data is removed."""
+        return self.removed + self.dropped
+
+
+def begun_compaction(head: ManagedLedgerRecord, ledger_id: int | None) -> MetadataChange:
+    """Return the change that names the ledger of a compaction; the one named before is dropped."""
+    before = head.compacting_id
+    return MetadataChange(
+        head=replace(head.successor(), compacting_id=ledger_id),
+        dropped=() if before is None else (before,),
+    )
+
+
+def completed_compaction(head: ManagedLedgerRecord, compacted: CompactedLedger) -> MetadataChange:
+    """Return the change that makes a compacted ledger visible, and drops the one before it."""
+    before = head.compacted
+    return MetadataChange(
+        head=replace(head.successor(), compacted=compacted, compacting_id=None),
+        dropped=() if before is None else (before.ledger_id,),
+    )
 
 
 class LedgerListState:

@@ -2,7 +2,8 @@
 
 Rule: the ledger that the previous handle wrote to is closed with the counts of its stored data, so
 that handle cannot append any more; ledgers without entries are removed; a terminated managed ledger
-gets no new ledger. Reopening without writing therefore leaves exactly one empty ledger.
+gets no new ledger. Reopening without writing therefore leaves exactly one empty ledger. What an
+unfinished compaction wrote is dropped.
 Must not know: storage. Theory: Pulsar's ManagedLedgerImpl.initialize.
 """
 
@@ -43,5 +44,8 @@ def plan_recovery(
     if head.terminated_at is None:
         put.append(LedgerRecord(ledger_id=new_ledger_id))
     return MetadataChange(
-        head=replace(head, version=head.version + 1), put=tuple(put), removed=tuple(removed)
+        head=replace(head.successor(), compacting_id=None),
+        put=tuple(put),
+        removed=tuple(removed),
+        dropped=() if head.compacting_id is None else (head.compacting_id,),
     )

@@ -4,7 +4,7 @@ Rule: every record begins with the version of its format; a reader refuses an un
 Integers are big-endian and of fixed width; texts carry their length. A new field is a new version.
 Must not know: keys, engines.
 
-Managed ledger, version 1            Ledger, version 1
+Managed ledger, version 2            Ledger, version 1
 | offset | size | field           |  | offset | size | field                      |
 |--------|------|-----------------|  |--------|------|----------------------------|
 | 0      | 1    | version         |  | 0      | 1    | version                    |
@@ -13,19 +13,59 @@ Managed ledger, version 1            Ledger, version 1
 | 17     | 8    | terminated at:  |  | 17     | 8    | closed at (ms), 0 = open   |
 | 25     | 8    |  ledger, entry; |  | 25     | 8    | largest timestamp (ms)     |
 |        |      |  (-2,-2) = never|
-| 33     | 4    | property count  |
-| 37     | ...  | key, value, ... |
+| 33     | 4    | property count  |     Compacted ledger
+| 37     | ...  | key, value, ... |     | offset | size | field               |
+| then   | 1    | 1 = compacted:  |     |--------|------|---------------------|
+|        | 48   |  its ledger     |     | 0      | 8    | ledger id           |
+| then   | 8    | being written   |     | 8      | 8    | entries             |
+|        |      |  by a compaction|     | 16     | 8    | size                |
+|        |      |  or -1          |     | 24     | 8, 8 | horizon             |
+                                         | 40     | 8    | compacted at (ms)   |
+Version 1 ends after the properties.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from kledger.ledger.position import Position
-from kledger.ledger.row_format import I64, TEXT32, U64, RowFormat, RowLayout, converted, mapping
+from kledger.ledger.row_format import (
+    I64,
+    TEXT32,
+    U8,
+    U64,
+    RowFormat,
+    RowLayout,
+    array,
+    converted,
+    mapping,
+)
 
 _VERSION = 1
+_VERSION_WITH_COMPACTION = 2
 _NOT_TERMINATED = Position(-2, -2)
+_NO_LEDGER = -1
 
 NO_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedLedger:
+    """A ledger that stands for the beginning of a managed ledger, beside the list of ledgers.
+
+    Attributes:
+        ledger_id: of its entries, which are numbered from 0 and carry the positions of the entries
+            that they were made from.
+        entries: how many they are.
+        size: their bytes, with those positions.
+        horizon: the last position of the managed ledger that it stands for.
+        compacted_ms: wall time of its completion.
+    """
+
+    ledger_id: int
+    entries: int
+    size: int
+    horizon: Position
+    compacted_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,23 +77,27 @@ class ManagedLedgerRecord:
         version: grows by one with every change of metadata; a change compares and sets it.
         terminated_at: its final last position, None while it is not terminated.
         properties: key-value texts of the user.
+        compacted: None before the first compaction.
+        compacting_id: of the ledger that a compaction writes; its data is dropped unless that
+            compaction completes.
     """
 
     managed_ledger_id: int
     version: int = 1
     terminated_at: Position | None = None
     properties: dict[str, str] = field(default_factory=dict)
+    compacted: CompactedLedger | None = None
+    compacting_id: int | None = None
 
-    def successor(
-        self, *, properties: dict[str, str] | None = None, terminated_at: Position | None = None
-    ) -> "ManagedLedgerRecord":
-        """Return the next version of the record with the given changes."""
-        return replace(
-            self,
-            version=self.version + 1,
-            properties=self.properties if properties is None else properties,
-            terminated_at=terminated_at or self.terminated_at,
-        )
+    @property
+    def ids_beside_list(self) -> tuple[int, ...]:
+        """Ids of the ledgers that have no row of their own."""
+        compacted_id = None if self.compacted is None else self.compacted.ledger_id
+        return tuple(each for each in (compacted_id, self.compacting_id) if each is not None)
+
+    def successor(self) -> "ManagedLedgerRecord":
+        """Return the next version of the record, without other changes."""
+        return replace(self, version=self.version + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +123,29 @@ def _end(stored: Position) -> Position | None:
     return None if stored == _NOT_TERMINATED else stored
 
 
+def _stored_id(ledger_id: int | None) -> int:
+    return _NO_LEDGER if ledger_id is None else ledger_id
+
+
+def _id(stored: int) -> int | None:
+    return None if stored == _NO_LEDGER else stored
+
+
+def _none_or_one(compacted: CompactedLedger | None) -> tuple[CompactedLedger, ...]:
+    return () if compacted is None else (compacted,)
+
+
+def _first(compacted: Sequence[CompactedLedger]) -> CompactedLedger | None:
+    return compacted[0] if compacted else None
+
+
 POSITION = RowLayout(Position, ledger_id=I64, entry_id=I64)
 """A position, in rows of managed ledgers and cursors."""
+_COMPACTED = RowLayout(
+    CompactedLedger, ledger_id=U64, entries=U64, size=U64, horizon=POSITION, compacted_ms=I64
+)
+_END = converted(POSITION, _stored_end, _end)
+_PROPERTIES = mapping(TEXT32, TEXT32)
 _MANAGED_LEDGERS = RowFormat[ManagedLedgerRecord](
     "managed ledger",
     {
@@ -88,9 +153,18 @@ _MANAGED_LEDGERS = RowFormat[ManagedLedgerRecord](
             ManagedLedgerRecord,
             managed_ledger_id=U64,
             version=U64,
-            terminated_at=converted(POSITION, _stored_end, _end),
-            properties=mapping(TEXT32, TEXT32),
-        )
+            terminated_at=_END,
+            properties=_PROPERTIES,
+        ),
+        _VERSION_WITH_COMPACTION: RowLayout(
+            ManagedLedgerRecord,
+            managed_ledger_id=U64,
+            version=U64,
+            terminated_at=_END,
+            properties=_PROPERTIES,
+            compacted=converted(array(_COMPACTED, count=U8), _none_or_one, _first),
+            compacting_id=converted(I64, _stored_id, _id),
+        ),
     },
 )
 _LEDGERS = RowFormat[LedgerRecord](

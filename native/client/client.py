@@ -1,16 +1,17 @@
-"""Client: creates producers, consumers and readers, and administers topics, in Pulsar's words.
+"""Client: creates producers, consumers, readers and table views, and administers topics.
 
 Rule: leaving the client closes everything that it created. The arguments are checked here, before
 anything is sent; the server does the rest.
 Must not know: whether the server runs in this process.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
 from kledger.native.broker import (
+    EARLIEST,
     LATEST,
     Broker,
     MetricsClient,
@@ -18,7 +19,9 @@ from kledger.native.broker import (
     SubscriptionStats,
     TopicStats,
 )
+from kledger.native.client.compaction import CompactionStatus, compact, status_of
 from kledger.native.client.consumer import Consumer
+from kledger.native.client.entry_reader import EntryReader
 from kledger.native.client.message_decoder import STEPS_PER_TICK_MAX, MessageDecoder
 from kledger.native.client.operations import OPERATION_TIMEOUT_MS, ClientOperation, ClientOperations
 from kledger.native.client.partition_set import close_all
@@ -36,6 +39,7 @@ from kledger.native.client.subscribe_options import (
     target_of,
     type_of,
 )
+from kledger.native.client.table_view import PREFETCHED_RECORDS, CompactionStrategy, TableView
 from kledger.native.errors import AlreadyClosed, InvalidArgument, Unavailable
 from kledger.native.message import Message
 from kledger.native.message_id import MessageId
@@ -45,7 +49,7 @@ from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
-from kledger.subscriptions.model import Delivery, SubscriptionType
+from kledger.subscriptions.model import Delivery
 
 NAME_BYTES = 5
 """Random bytes in the generated names of consumers and readers."""
@@ -79,7 +83,7 @@ class Client:
         check_number("operation_timeout_ms", operation_timeout_ms, at_least=1)
         self._operation_timeout_ms = operation_timeout_ms
         self._services: ClientServices | None = None
-        self._opened: dict[Producer | Consumer, None] = {}
+        self._opened: dict[Producer | Consumer | TableView, None] = {}
         self._crash: BaseException | None = None
 
     async def __aenter__(self) -> Self:
@@ -274,17 +278,7 @@ class Client:
             inclusive = False  # A reader begins behind the newest message.
             starts = await latest_positions(services.broker, info.name, partitions)
         name = self._random_name("reader")
-        options = SubscribeOptions(
-            subscription=name,
-            type=SubscriptionType.EXCLUSIVE,
-            start=target,
-            is_start_inclusive=inclusive,
-            is_durable=False,
-            is_reader=True,
-            name=name,
-            unacked_max=0,
-            unacked_subscription_max=0,
-        )
+        options = SubscribeOptions.for_reader(name, target, is_inclusive=inclusive)
         consumer = await self._open_consumer(
             Consumer(
                 services,
@@ -297,6 +291,60 @@ class Client:
             operation,
         )
         return Reader(services, consumer)
+
+    async def create_table_view(
+        self,
+        topic: str,
+        *,
+        strategy: CompactionStrategy | None = None,
+        partition_refresh_ms: int = PARTITION_REFRESH_MS,
+        read_compacted: bool = True,
+        keep_messages: bool = False,
+        on_load: Callable[[int], None] | None = None,
+    ) -> TableView:
+        """Return a topic as a table, the last value of each key, which follows the topic.
+
+        Everything that was committed before the call is in it. There is no time limit for reading
+        that.
+
+        Args:
+            topic: its short name, or `persistent://public/default/...`.
+            strategy: decides which of two messages of a key stays; None: the newer one.
+            partition_refresh_ms: the interval of looking for new partitions.
+            read_compacted: read only the last message of each key, where the topic is compacted.
+            keep_messages: keep the last message of each key too, for `TableView.get_message`.
+            on_load: called with the number of records read so far, until the view is returned.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            Timeout: connecting took longer than `operation_timeout_ms`; a retry may help.
+            InvalidArgument: an argument is wrong.
+        """
+        services = self._open_services()
+        check_name("topic", topic)
+        check_number("partition_refresh_ms", partition_refresh_ms, at_least=1)
+        info = await services.broker.lookup(topic, create=False)
+        options = SubscribeOptions.for_reader(
+            self._random_name("table-view"),
+            EARLIEST,
+            is_inclusive=True,
+            reads_compacted=bool(read_compacted),
+            receiver_queue_size=PREFETCHED_RECORDS,
+        )
+        view = TableView(
+            services,
+            EntryReader(services, info, options, partition_refresh_ms=partition_refresh_ms),
+            strategy=strategy,
+            keep_messages=bool(keep_messages),
+            on_closed=self._on_closed,
+        )
+        self._opened[view] = None
+        try:
+            await view.load(on_load)
+        except BaseException:
+            await view.close()
+            raise
+        return view
 
     async def create_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
@@ -354,6 +402,26 @@ class Client:
         check_name("topic", topic)
         records = await self._open_services().broker.terminate(topic)
         return [MessageId.at(record, partition) for partition, record in enumerate(records)]
+
+    async def compact(self, topic: str) -> None:
+        """Keep the newest message of each key, in every partition; return when that is done.
+
+        Readers with `read_compacted`, and Kafka's consumers if `cleanup.policy` has `compact`, then
+        get what was kept; others get every message for as long as it is stored. A caller that is
+        cancelled does not stop it.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            CompactionRunning: it is being compacted.
+            Unavailable: it failed; `compaction_status` says why.
+        """
+        check_name("topic", topic)
+        await compact(self._open_services().broker, self._clock, topic)
+
+    async def compaction_status(self, topic: str) -> CompactionStatus:
+        """Return how far the last compaction of a topic has come. Raises TopicNotFound."""
+        check_name("topic", topic)
+        return status_of(await self._open_services().broker.compaction_status(topic))
 
     async def position_of(self, topic: str, partition: int, offset: int) -> MessageId:
         """Return the id of the message that has a Kafka offset.
@@ -472,8 +540,8 @@ class Client:
         self._opened[consumer] = None
         return consumer
 
-    def _on_closed(self, on_closed: Producer | Consumer) -> None:
-        self._opened.pop(on_closed, None)
+    def _on_closed(self, closed: Producer | Consumer | TableView) -> None:
+        self._opened.pop(closed, None)
 
     def _random_name(self, kind: str) -> str:
         return f"{kind}-{self._entropy.token(NAME_BYTES).hex()}"

@@ -113,7 +113,8 @@ class Consumer(ClosesOnExit):
 
     async def open(self) -> None:
         """Connect to all partitions; only for `Client`."""
-        await open_all(self._partitions)
+        is_exclusive = self._options.type is SubscriptionType.EXCLUSIVE
+        await open_all(self._partitions, first_alone=is_exclusive)
         self._check_closed()
         self._watch = self._services.supervisor.spawn(
             watch_partitions(

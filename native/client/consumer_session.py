@@ -11,14 +11,25 @@ from typing import Protocol
 
 from kledger.native.broker import ConsumerLink
 from kledger.native.client.acknowledgement_group import AcknowledgementGroup
-from kledger.native.client.receive_queue import ReceiveQueue
 from kledger.native.client.redelivery_timer import RedeliveryTimer
 from kledger.native.client.services import ClientServices
 from kledger.native.client.subscribe_options import SubscribeOptions
 from kledger.native.errors import AlreadyClosed, KledgerError, Unreadable
 from kledger.native.message import Message
 from kledger.native.message_id import MessageId
-from kledger.subscriptions.model import Delivery, RecordMask
+from kledger.subscriptions.model import ALL, Acknowledgement, Delivery, RecordMask
+
+
+class DeliveryQueue(Protocol):
+    """Takes what is delivered, until the consumer receives it."""
+
+    def add(self, source: "ConsumerSession", delivery: Delivery) -> None:
+        """Append a delivery."""
+        ...
+
+    def drop(self, source: "ConsumerSession") -> int:
+        """Remove what a session has added; return the number of its records."""
+        ...
 
 
 class DeadLetterSink(Protocol):
@@ -39,7 +50,7 @@ class ConsumerSession:
         *,
         topic: str,
         partition: int,
-        queue: ReceiveQueue,
+        queue: DeliveryQueue,
         dead_letters: DeadLetterSink | None,
         on_arrived: Callable[[], None],
     ) -> None:
@@ -96,9 +107,13 @@ class ConsumerSession:
                 position, records, delay_ms=self._options.ack_timeout_ms
             )
         self.return_permits(1)
-        if self._returnable_permits == 0 and self._options.is_reader and self._group is not None:
-            # So that the server need not keep track of read messages; no caller waits for it.
-            self._group.acknowledge_upto_nowait(message.id.acknowledgement_upto())
+        if self._returnable_permits == 0 and self._options.is_reader:
+            self._acknowledge_refilled(message.id.acknowledgement_upto())
+
+    def note_entry_received(self, delivery: Delivery) -> None:
+        """Note that the application has received all messages of a delivery."""
+        self.return_permits(delivery.record_count)
+        self._acknowledge_refilled(Acknowledgement(delivery.position, ALL, 0))
 
     def return_permits(self, count: int) -> None:
         """Count permits of records that left the queue; send them when half of it is free."""
@@ -160,6 +175,14 @@ class ConsumerSession:
         self._queue.drop(self)
         if self._link is not None:
             await self._link.close()
+
+    def _acknowledge_refilled(self, upto: Acknowledgement) -> None:
+        """Acknowledge what a reader has read whenever its permits were sent.
+
+        So the server need not keep track of it; no caller waits for it.
+        """
+        if self._returnable_permits == 0 and self._group is not None:
+            self._group.acknowledge_upto_nowait(upto)
 
     def _redeliver(self, masks: list[RecordMask]) -> None:
         if not self._options.is_shared:

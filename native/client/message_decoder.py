@@ -1,14 +1,14 @@
 """MessageDecoder: decodes deliveries, short ones on the event loop, long ones in a thread.
 
-Rule: work on the event loop is limited before it begins and charged to the tick; a batch that turns
-out to be long is decoded anew in the thread. There it is checked as a whole first, so damage is
-found before any message is delivered, and then decoded part by part, so that its messages never
-exist all at once.
+Rule: batches of Kafka clients and of native clients are decoded alike. Work on the event loop is
+limited before it begins and charged to the tick; a batch that turns out to be long is decoded anew
+in the thread. There it is checked as a whole first, so damage is found before any message is
+delivered, and then decoded part by part, so that its messages never exist all at once.
 Must not know: queues, consumers.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from contextlib import aclosing, suppress
 from itertools import islice
 from typing import TypedDict
@@ -20,20 +20,27 @@ from kledger.batches.header import (
     BATCH_OVERHEAD,
     CODEC_MASK,
     FLAGS_AT,
+    BatchHeader,
     read_header,
     read_record_count,
 )
-from kledger.batches.pacing import STEPS_PER_PAUSE, Pause
-from kledger.batches.reader import iterate_fields, open_body
-from kledger.batches.record import check_rest, headers_start, read_varint
-from kledger.native.client.message_codec import decode, iterate_messages, unreadable, wanted_fields
+from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
+from kledger.batches.reader import iterate_fields, open_body, opened_body
+from kledger.batches.record import (
+    RecordFields,
+    check_rest,
+    headers_start,
+    read_rest,
+    read_varint,
+)
 from kledger.native.errors import AlreadyClosed, Unreadable
-from kledger.native.message import Message
+from kledger.native.message import EVENT_TIME_BIT, Message
+from kledger.native.message_id import MessageId
 from kledger.runtime.blocking import PoolClosed
 from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.signal import Signal
 from kledger.runtime.tasks import Supervisor
-from kledger.subscriptions.model import Delivery
+from kledger.subscriptions.model import ALL, Delivery
 
 RECORDS_AT_ONCE_MAX = 1_000
 """Records of a batch that is decoded on the event loop: as many as a native producer batches."""
@@ -101,7 +108,7 @@ class MessageDecoder:
             if count > STEPS_PER_PAUSE and _steps_guessed(data, count) > STEPS_PER_TICK_MAX:
                 return None
         try:
-            return decode(
+            return decode_delivery(
                 delivery,
                 topic=topic,
                 partition=partition,
@@ -145,6 +152,36 @@ class MessageDecoder:
             return found
         parts = self.decode_parts(delivery, topic=topic, partition=partition, link=link)
         return [message async for part in parts for message in part]
+
+    async def open_body(
+        self, delivery: Delivery, *, topic: str, partition: int
+    ) -> tuple[int, bytes]:
+        """Return how many records a batch has, and its uncompressed body.
+
+        A batch that takes long to decompress goes to the thread.
+
+        Raises:
+            Unreadable: the batch is damaged.
+            AlreadyClosed: the client is closing.
+        """
+        data, calls = delivery.data, self._long_calls
+        try:
+            header = read_header(data)
+            if not data[FLAGS_AT] & CODEC_MASK:
+                return header.record_count, bytes(memoryview(data)[BATCH_OVERHEAD : header.size])
+            if len(data) <= PLAIN_BYTES_AT_ONCE_MAX and calls.fits_in_tick(SHORT_STEPS_MAX):
+                with (
+                    suppress(DecompressedTooLarge),
+                    opened_body(data, header, PLAIN_BYTES_AT_ONCE_MAX) as body,
+                ):
+                    return header.record_count, bytes(body)
+            return header.record_count, await calls.run(_uncompressed, data, calls.yield_gil)
+        except BatchError as error:
+            raise unreadable(
+                delivery, error, topic=topic, partition=partition, link=None
+            ) from error
+        except PoolClosed:
+            raise AlreadyClosed(f"the client of {topic}-{partition} is closed") from None
 
     def begin(
         self,
@@ -260,11 +297,11 @@ class _LongBatch:
         try:
             header = read_header(delivery.data)
             body = self._body = open_body(delivery.data, header, pause=self._pause)
-            for _, fields in wanted_fields(delivery, body, header.record_count, self._pause):
+            for _, fields in _wanted_fields(delivery, body, header.record_count, self._pause):
                 check_rest(body, fields, self._pause)
         except BatchError as error:
             raise unreadable(delivery, error, **origin) from error
-        self._messages = iterate_messages(delivery, header, body, **origin, pause=self._pause)
+        self._messages = _iterate_messages(delivery, header, body, **origin, pause=self._pause)
 
     def read_part(self) -> list[Message]:
         """Return the next part; empty at the end."""
@@ -286,6 +323,129 @@ class _LongBatch:
         if self.is_dropped:
             raise _Dropped
         self._give_way()
+
+
+def _uncompressed(data: Buffer, pause: Pause) -> bytes:
+    with opened_body(data, read_header(data), OUTPUT_SIZE_MAX, pause) as body:
+        return bytes(body)
+
+
+def decode_delivery(
+    delivery: Delivery,
+    *,
+    topic: str,
+    partition: int,
+    link: object | None,
+    size_max: int = OUTPUT_SIZE_MAX,
+    pause: Pause = no_pause,
+) -> list[Message]:
+    """Return the delivered messages of one entry.
+
+    Args:
+        delivery: the entry and its delivered records.
+        topic: its short name.
+        partition: its number in the topic.
+        link: the link that delivered it.
+        size_max: the limit of the decompressed size, in bytes.
+        pause: see `batches.pacing`.
+
+    Raises:
+        Unreadable: the batch is damaged.
+        DecompressedTooLarge: it exceeds `size_max`, which is below the general limit.
+    """
+    try:
+        header = read_header(delivery.data)
+        body = open_body(delivery.data, header, size_max, pause)
+        found = _iterate_messages(
+            delivery, header, body, topic=topic, partition=partition, link=link, pause=pause
+        )
+        return list(found)
+    except DecompressedTooLarge as error:
+        if size_max < OUTPUT_SIZE_MAX:
+            raise
+        raise unreadable(delivery, error, topic=topic, partition=partition, link=link) from error
+    except BatchError as error:
+        raise unreadable(delivery, error, topic=topic, partition=partition, link=link) from error
+
+
+def _iterate_messages(
+    delivery: Delivery,
+    header: BatchHeader,
+    body: Buffer,
+    *,
+    topic: str,
+    partition: int,
+    link: object | None,
+    pause: Pause = no_pause,
+) -> Iterator[Message]:
+    """Yield the delivered messages of one entry.
+
+    `pause` is called after every `STEPS_PER_PAUSE` records, or headers if there are more.
+
+    Raises:
+        BatchError: the batch is damaged.
+    """
+    size, position, is_append_time = (
+        header.record_count,
+        delivery.position,
+        header.is_log_append_time,
+    )
+    header_count = 0
+    for index, fields in _wanted_fields(delivery, body, size, pause):
+        key, value, headers = read_rest(body, fields, pause)
+        if headers:
+            header_count += len(headers)
+            if header_count >= STEPS_PER_PAUSE:
+                header_count = 0
+                pause()
+        # With LogAppendTime the record still holds the timestamp that its producer set.
+        timestamp = header.base_timestamp + fields.timestamp_delta
+        yield Message(
+            topic=topic,
+            partition=partition,
+            position=position,
+            index=index,
+            batch_size=size,
+            key=key,
+            value=value,
+            headers=headers,
+            publish_timestamp=header.max_timestamp if is_append_time else timestamp,
+            event_timestamp=timestamp if fields.attributes & EVENT_TIME_BIT else None,
+            offset=header.base_offset + fields.offset_delta,
+            redelivery_count=delivery.redelivery_count,
+            link=link,
+        )
+
+
+def _wanted_fields(
+    delivery: Delivery, body: Buffer, count: int, pause: Pause = no_pause
+) -> Iterator[tuple[int, RecordFields]]:
+    """Yield index and fields of the delivered ones among `count` records."""
+    every = enumerate(iterate_fields(body, count, pause))
+    return every if delivery.records == ALL else _picked(every, delivery.records)
+
+
+def _picked(
+    every: Iterable[tuple[int, RecordFields]], records: int
+) -> Iterator[tuple[int, RecordFields]]:
+    # By bytes: shifting a mask of a million bits would copy it for every record.
+    wanted = records.to_bytes(records.bit_length() // 8 + 1, "little")
+    end = 8 * len(wanted)
+    for index, fields in every:
+        if index < end and wanted[index >> 3] >> (index & 7) & 1:
+            yield index, fields
+
+
+def unreadable(
+    delivery: Delivery, error: BatchError, *, topic: str, partition: int, link: object | None
+) -> Unreadable:
+    """Return the error of a damaged batch, with the id of its entry."""
+    position = delivery.position
+    size = 0
+    with suppress(BatchError):
+        size = read_header(delivery.data).record_count
+    whole = MessageId(*position, -1, partition, size, link)
+    return Unreadable(f"entry {position} of {topic}-{partition}: {error}", whole)
 
 
 def _steps_guessed(data: Buffer, count: int) -> int:

@@ -8,10 +8,11 @@ Must not know: the content of messages.
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 
-from kledger.native.broker import ConsumerRequest, SeekTarget
-from kledger.native.client.consumer_session import ConsumerSession, DeadLetterSink
-from kledger.native.client.receive_queue import ReceiveQueue
+from kledger.ledger import Position
+from kledger.native.broker import ConsumerRequest, RecordPosition, SeekTarget
+from kledger.native.client.consumer_session import ConsumerSession, DeadLetterSink, DeliveryQueue
 from kledger.native.client.reconnect import is_final, open_with_retries, reconnect_backoff
 from kledger.native.client.services import ClientServices
 from kledger.native.client.subscribe_options import SubscribeOptions
@@ -19,6 +20,7 @@ from kledger.native.errors import AlreadyClosed, KledgerError, SubscriptionFence
 from kledger.native.message import Message
 from kledger.native.message_id import MessageId
 from kledger.runtime.signal import Signal
+from kledger.subscriptions.model import Delivery
 
 
 class PartitionConsumer:
@@ -32,10 +34,11 @@ class PartitionConsumer:
         topic: str,
         partition: int,
         start: SeekTarget,
-        queue: ReceiveQueue,
+        queue: DeliveryQueue,
         dead_letters: DeadLetterSink | None,
         on_arrived: Callable[[], None],
         on_failed: Callable[[KledgerError], None],
+        on_read_position: Callable[[ConsumerSession, Position], None] | None = None,
     ) -> None:
         """Prepare; `open` connects.
 
@@ -49,17 +52,19 @@ class PartitionConsumer:
             dead_letters: for a consumer with a dead-letter policy.
             on_arrived: called when messages were added to the queue.
             on_failed: called with a final error.
+            on_read_position: for an exclusive consumer: see `Broker.open_consumer`.
         """
         self._services = services
         self._options = options
         self._topic = topic
         self._partition = partition
         self._start, self._is_start_inclusive = start, options.is_start_inclusive
-        self._last_received: Message | None = None
+        self._last_received: Message | RecordPosition | None = None
         self._queue = queue
         self._dead_letters = dead_letters
         self._on_arrived = on_arrived
         self._on_failed = on_failed
+        self._on_read_position = on_read_position
         self._session: ConsumerSession | None = None
         self.last_error: KledgerError | None = None
         """The error of the last attempt to connect; None while connected."""
@@ -85,8 +90,11 @@ class PartitionConsumer:
         A subscription that is not durable is new after every reconnect; it continues behind the
         last received message.
         """
-        if self._last_received is not None:
-            return self._last_received.id.record_position, False
+        match self._last_received:
+            case Message():
+                return self._last_received.id.record_position, False
+            case RecordPosition():
+                return self._last_received, False
         return self._start, self._is_start_inclusive
 
     async def open(self) -> None:
@@ -110,6 +118,13 @@ class PartitionConsumer:
         if not self._options.is_durable:
             # The server deletes the cursor with the link; a new one begins behind this message.
             self._last_received = message
+
+    def note_entry_received(self, delivery: Delivery) -> None:
+        """Note that the application has received all messages of a delivery."""
+        if self._session is not None:
+            self._session.note_entry_received(delivery)
+        if not self._options.is_durable:
+            self._last_received = RecordPosition(delivery.position)
 
     def refill(self) -> None:
         """Return all permits to the server, so that it fills the queue."""
@@ -254,10 +269,12 @@ class PartitionConsumer:
             unacked_subscription_max=options.unacked_subscription_max,
             failover_delay_ms=options.failover_delay_ms,
         )
+        on_read_position = self._on_read_position
         link = await self._services.broker.open_consumer(
             request,
             deliver=session.deliver,
             on_ended=lambda error: self._on_link_ended(session, error),
+            on_read_position=on_read_position and partial(on_read_position, session),
         )
         if not session.is_alive:
             raise session.end_error or SubscriptionFenced(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kledger.batches.builder import NO_PRODUCER
 from kledger.native.broker import ProducerLink, SendReceipt
-from kledger.native.client.message_codec import OutgoingMessage, encode
+from kledger.native.client.message_encoder import OutgoingMessage, encode
 from kledger.native.client.reconnect import is_final, open_with_retries
 from kledger.native.client.send_plan import plan_send
 from kledger.native.client.services import ClientServices

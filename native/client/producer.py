@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kledger.native.broker import TopicInfo
 from kledger.native.client.close_once import CloseOnce, ClosesOnExit
-from kledger.native.client.message_codec import OutgoingMessage, copied_message, outgoing_message
+from kledger.native.client.message_encoder import OutgoingMessage, copied_message, outgoing_message
 from kledger.native.client.partition_producer import PartitionProducer, Pending, fail
 from kledger.native.client.partition_set import close_all, open_all, watch_partitions
 from kledger.native.client.partitioner import StickyPartitioner

@@ -1,4 +1,4 @@
-"""Decides whether to retry when a link could not be opened.
+"""Reconnect plan: whether to retry when a link could not be opened.
 
 Rule: the first link fails at once, except during a reset, which is waited for until the operation
 times out. A lost link is retried: the server may be restarting, or may still hold the old link.

@@ -8,7 +8,7 @@ Must not know: futures, links, time.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kledger.native.client.message_codec import OutgoingMessage
+from kledger.native.client.message_encoder import OutgoingMessage
 
 BATCH_COUNT_MAX = 1_000
 BATCH_BYTES_MAX = 128 << 10

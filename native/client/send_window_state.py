@@ -1,6 +1,6 @@
 """SendWindow: limits the messages and bytes of a producer that are in flight.
 
-Rule: first come, first served; no item overtakes one that waits for room.
+Rule: first come, first served; no item overtakes a queued one.
 Must not know: what the items are.
 """
 
@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 PENDING_BYTES_MAX = 64 << 20
-"""Bytes of one producer in flight, give or take one message."""
+"""Limit of a producer's bytes in flight, exceeded by at most one message."""
 
 
 class SendWindow(Generic[Item]):
@@ -43,7 +43,7 @@ class SendWindow(Generic[Item]):
         return True
 
     def try_enter(self, size: int) -> bool:
-        """Count an item that leaves now, or return False if there is no room."""
+        """Count an item that leaves now, or return False if the window is full."""
         if self._waiting or not self._has_room:
             return False
         self._count += 1

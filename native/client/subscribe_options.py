@@ -38,6 +38,7 @@ class SubscribeOptions:
     Attributes:
         start, is_start_inclusive: where a new subscription begins.
         is_reader: received messages are acknowledged automatically.
+        reads_compacted: only the last message of each key is needed, where a topic is compacted.
     """
 
     subscription: str
@@ -46,6 +47,7 @@ class SubscribeOptions:
     is_start_inclusive: bool = True
     is_durable: bool = True
     is_reader: bool = False
+    reads_compacted: bool = False
     name: str
     priority_level: int = 0
     receiver_queue_size: int = 1_000
@@ -83,6 +85,31 @@ class SubscribeOptions:
                 check_name("dead_letter.topic", self.dead_letter.topic)
         if self.key_ranges is not None and self.type is not SubscriptionType.KEY_SHARED:
             raise InvalidArgument(f"key_ranges: expected a key_shared consumer, got {self.type}")
+
+    @classmethod
+    def for_reader(
+        cls,
+        name: str,
+        start: SeekTarget,
+        *,
+        is_inclusive: bool,
+        reads_compacted: bool = False,
+        receiver_queue_size: int = 1_000,
+    ) -> "SubscribeOptions":
+        """Return the options of a reader, whose name no other one has."""
+        return cls(
+            subscription=name,
+            type=SubscriptionType.EXCLUSIVE,
+            start=start,
+            is_start_inclusive=is_inclusive,
+            is_durable=False,
+            is_reader=True,
+            reads_compacted=reads_compacted,
+            name=name,
+            receiver_queue_size=receiver_queue_size,
+            unacked_max=0,
+            unacked_subscription_max=0,
+        )
 
     @property
     def is_shared(self) -> bool:

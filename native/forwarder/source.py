@@ -17,9 +17,9 @@ from kledger.native.forwarder.forwarder_state import SourceEntry
 from kledger.runtime.signal import Signal
 from kledger.subscriptions.model import ALL, Acknowledgement, Delivery
 
-PERMITS_MAX = 2_000
+QUEUE_RECORDS_MAX = 2_000
 """Records that may be in flight or in the queue."""
-PERMITS_FIRST = 100
+QUEUE_RECORDS_FIRST = 100
 """The same while their size is unknown."""
 QUEUE_BYTES_MAX = 16 << 20
 """Bytes that may be in flight or in the queue, estimated from the last read."""
@@ -75,11 +75,11 @@ class LinkSource:
     """
 
     def __init__(
-        self, broker: Broker, request: ConsumerRequest, *, permits_max: int = PERMITS_MAX
+        self, broker: Broker, request: ConsumerRequest, *, records_max: int = QUEUE_RECORDS_MAX
     ) -> None:
         self._broker = broker
         self._request = request
-        self._permits_max = permits_max
+        self._records_max = records_max
         self._permits = 0  # granted, and their records not read
         self._number = 0
         self._link: ConsumerLink | None = None
@@ -123,7 +123,7 @@ class LinkSource:
         self._is_joined = True
         self._link = link
         self._permits = 0
-        self._permit(PERMITS_FIRST)
+        self._permit(QUEUE_RECORDS_FIRST)
         return number
 
     async def read_or_wait(self, count: int, bytes_max: int) -> list[SourceEntry]:
@@ -162,7 +162,7 @@ class LinkSource:
 
     def _permit(self, count: int) -> None:
         """Permit `count` records to be in flight, within the limits."""
-        count = max(1, min(count, self._permits_max)) - self._permits
+        count = max(1, min(count, self._records_max)) - self._permits
         if count > 0 and self._link is not None:
             self._permits += count
             self._link.add_permits(count)

@@ -58,7 +58,7 @@ class LinkTarget:
         )
 
     async def send(self, batch: Buffer) -> None:
-        """Append a batch behind the earlier ones."""
+        """Append a batch after the earlier ones."""
         if self._failure is not None:
             raise self._failure
         if self._link is None:

@@ -176,7 +176,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[OpenConsumer, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[ConsumerCall, _Mapping]]] = ...) -> None: ...
 
 class OpenConsumer(_message.Message):
-    __slots__ = ("topic", "partition", "subscription", "type", "start", "is_start_inclusive", "is_durable", "consumer_name", "priority_level", "is_sticky", "key_ranges", "unacked_max", "unacked_subscription_max", "failover_delay_ms")
+    __slots__ = ("topic", "partition", "subscription", "type", "start", "is_start_inclusive", "is_durable", "consumer_name", "priority_level", "is_sticky", "key_ranges", "unacked_max", "unacked_subscription_max", "failover_delay_ms", "reports_read_position")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -191,6 +191,7 @@ class OpenConsumer(_message.Message):
     UNACKED_MAX_FIELD_NUMBER: _ClassVar[int]
     UNACKED_SUBSCRIPTION_MAX_FIELD_NUMBER: _ClassVar[int]
     FAILOVER_DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_READ_POSITION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     subscription: str
@@ -205,7 +206,8 @@ class OpenConsumer(_message.Message):
     unacked_max: int
     unacked_subscription_max: int
     failover_delay_ms: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., type: _Optional[str] = ..., start: _Optional[_Union[Target, _Mapping]] = ..., is_start_inclusive: _Optional[bool] = ..., is_durable: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., is_sticky: _Optional[bool] = ..., key_ranges: _Optional[_Iterable[_Union[KeyRange, _Mapping]]] = ..., unacked_max: _Optional[int] = ..., unacked_subscription_max: _Optional[int] = ..., failover_delay_ms: _Optional[int] = ...) -> None: ...
+    reports_read_position: bool
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., type: _Optional[str] = ..., start: _Optional[_Union[Target, _Mapping]] = ..., is_start_inclusive: _Optional[bool] = ..., is_durable: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., is_sticky: _Optional[bool] = ..., key_ranges: _Optional[_Iterable[_Union[KeyRange, _Mapping]]] = ..., unacked_max: _Optional[int] = ..., unacked_subscription_max: _Optional[int] = ..., failover_delay_ms: _Optional[int] = ..., reports_read_position: _Optional[bool] = ...) -> None: ...
 
 class KeyRange(_message.Message):
     __slots__ = ("first", "last")
@@ -246,14 +248,24 @@ class Redeliver(_message.Message):
     def __init__(self, is_all: _Optional[bool] = ..., masks: _Optional[_Iterable[_Union[RecordMask, _Mapping]]] = ..., consumer_epoch: _Optional[int] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
-    __slots__ = ("deliveries", "receipts", "end")
+    __slots__ = ("deliveries", "receipts", "end", "read_position")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    READ_POSITION_FIELD_NUMBER: _ClassVar[int]
     deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
     receipts: _containers.RepeatedCompositeFieldContainer[AcknowledgeReceipt]
     end: LinkEnd
-    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[AcknowledgeReceipt, _Mapping]]] = ..., end: _Optional[_Union[LinkEnd, _Mapping]] = ...) -> None: ...
+    read_position: ReadPosition
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[AcknowledgeReceipt, _Mapping]]] = ..., end: _Optional[_Union[LinkEnd, _Mapping]] = ..., read_position: _Optional[_Union[ReadPosition, _Mapping]] = ...) -> None: ...
+
+class ReadPosition(_message.Message):
+    __slots__ = ("position", "consumer_epoch")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    consumer_epoch: int
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., consumer_epoch: _Optional[int] = ...) -> None: ...
 
 class AcknowledgeReceipt(_message.Message):
     __slots__ = ("request", "error")
@@ -292,6 +304,18 @@ class GetLastRecordResponse(_message.Message):
     RECORD_FIELD_NUMBER: _ClassVar[int]
     record: RecordLocation
     def __init__(self, record: _Optional[_Union[RecordLocation, _Mapping]] = ...) -> None: ...
+
+class GetCommittedEndsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class GetCommittedEndsResponse(_message.Message):
+    __slots__ = ("ends",)
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    ends: _containers.RepeatedCompositeFieldContainer[Position]
+    def __init__(self, ends: _Optional[_Iterable[_Union[Position, _Mapping]]] = ...) -> None: ...
 
 class GetRecordRequest(_message.Message):
     __slots__ = ("topic", "partition", "offset")
@@ -415,6 +439,42 @@ class TerminateTopicResponse(_message.Message):
     LAST_RECORDS_FIELD_NUMBER: _ClassVar[int]
     last_records: _containers.RepeatedCompositeFieldContainer[RecordLocation]
     def __init__(self, last_records: _Optional[_Iterable[_Union[RecordLocation, _Mapping]]] = ...) -> None: ...
+
+class StartCompactionRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class StartCompactionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetCompactionStatusRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class GetCompactionStatusResponse(_message.Message):
+    __slots__ = ("state", "error", "started_ms", "ended_ms", "horizons")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    HORIZONS_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    error: str
+    started_ms: int
+    ended_ms: int
+    horizons: _containers.RepeatedCompositeFieldContainer[CompactionHorizon]
+    def __init__(self, state: _Optional[str] = ..., error: _Optional[str] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., horizons: _Optional[_Iterable[_Union[CompactionHorizon, _Mapping]]] = ...) -> None: ...
+
+class CompactionHorizon(_message.Message):
+    __slots__ = ("record",)
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    record: RecordLocation
+    def __init__(self, record: _Optional[_Union[RecordLocation, _Mapping]] = ...) -> None: ...
 
 class ListSubscriptionsRequest(_message.Message):
     __slots__ = ("topic",)

@@ -26,7 +26,7 @@ from kledger.native.rpc.unary_calls import UnaryCall, UnaryCalls
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.tasks import Supervisor
-from kledger.subscriptions.model import Deliver
+from kledger.subscriptions.model import Deliver, OnReadPosition
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -115,17 +115,32 @@ class RpcClient:
         return link
 
     async def open_consumer(
-        self, request: ConsumerRequest, *, deliver: Deliver, on_ended: OnEnded
+        self,
+        request: ConsumerRequest,
+        *,
+        deliver: Deliver,
+        on_ended: OnEnded,
+        on_read_position: OnReadPosition | None = None,
     ) -> RpcConsumerLink:
         """Join a subscription; see `native.broker.Broker`."""
         await self._pending_resets.wait_before_opening(request)
-        link = RpcConsumerLink(self._connection, on_ended, self._links, request, deliver)
+        link = RpcConsumerLink(
+            self._connection,
+            on_ended,
+            self._links,
+            request,
+            deliver,
+            on_read_position=on_read_position,
+        )
         self._pending_resets.note_opening(link)
-        await link.open(open_consumer_message(request))
+        await link.open(
+            open_consumer_message(request, reports_read_position=on_read_position is not None)
+        )
         return link
 
     lookup = _remote(UnaryCalls.lookup)
     last_record = _remote(UnaryCalls.last_record)
+    committed_ends = _remote(UnaryCalls.committed_ends)
     record_at = _remote(UnaryCalls.record_at)
     offset_of = _remote(UnaryCalls.offset_of)
 
@@ -135,6 +150,8 @@ class RpcClient:
     topic_stats = _remote(UnaryCalls.topic_stats)
     create_partitions = _remote(UnaryCalls.create_partitions)
     terminate = _remote(UnaryCalls.terminate)
+    start_compaction = _remote(UnaryCalls.start_compaction)
+    compaction_status = _remote(UnaryCalls.compaction_status)
 
     subscriptions = _remote(UnaryCalls.subscriptions)
     create_subscription = _remote(UnaryCalls.create_subscription)

@@ -36,7 +36,13 @@ from kledger.native.rpc.values import (
     position_from,
     record_mask_to,
 )
-from kledger.subscriptions.model import Acknowledgement, Deliver, RecordMask, SubscriptionType
+from kledger.subscriptions.model import (
+    Acknowledgement,
+    Deliver,
+    OnReadPosition,
+    RecordMask,
+    SubscriptionType,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -247,10 +253,13 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
         links: "set[RpcLink[Any, Any]]",
         request: ConsumerRequest,
         deliver: Deliver,
+        *,
+        on_read_position: OnReadPosition | None,
     ) -> None:
         super().__init__(connection, on_ended, links)
         self.request = request
         self._deliver = deliver
+        self._on_read_position = on_read_position
         self._epoch = 0
 
     def add_permits(self, count: int) -> None:
@@ -311,8 +320,12 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
     def _received(self, response: pb.ConsumeResponse) -> None:
         for each in response.receipts:
             self._settle_request(each.request, each.error if each.HasField("error") else None, None)
-        if response.deliveries and not self._is_closing and self._end is None:
+        if self._is_closing or self._end is not None:
+            return
+        if response.deliveries:
             self._take(response.deliveries)
+        if response.HasField("read_position"):
+            self._take_read_position(response.read_position)
 
     def _take(self, deliveries: Sequence[pb.Delivery]) -> None:
         """Deliver what belongs to this epoch, and grant the permits of the rest again."""
@@ -323,6 +336,10 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
             self.add_permits(sum(each.record_count for each in older))
         if taken:
             self._deliver(taken)
+
+    def _take_read_position(self, read_position: pb.ReadPosition) -> None:
+        if self._on_read_position is not None and read_position.consumer_epoch == self._epoch:
+            self._on_read_position(position_from(read_position.position))
 
 
 def _error_of_end(end: pb.LinkEnd) -> KledgerError | None:
@@ -335,6 +352,10 @@ def open_producer_message(topic: str, partition: int, name: str) -> pb.ProduceRe
     return pb.ProduceRequest(open=pb.OpenProducer(topic=topic, partition=partition, name=name))
 
 
-def open_consumer_message(request: ConsumerRequest) -> pb.ConsumeRequest:
+def open_consumer_message(
+    request: ConsumerRequest, *, reports_read_position: bool
+) -> pb.ConsumeRequest:
     """Return the first message of a consumer's stream."""
-    return pb.ConsumeRequest(open=consumer_to(request))
+    message = consumer_to(request)
+    message.reports_read_position = reports_read_position
+    return pb.ConsumeRequest(open=message)

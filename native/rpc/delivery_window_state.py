@@ -13,6 +13,8 @@ Must not know: streams, dispatchers.
 
 from dataclasses import dataclass
 
+from kledger.native.broker import PERMITS_PER_CALL_MAX
+
 RECORD_BYTES_FIRST = 64 * 1024
 """The estimate before the first delivery: a large one only makes the first grants smaller."""
 PART_BYTES_MIN = 64 * 1024
@@ -107,7 +109,7 @@ class DeliveryWindow:
             fitting = 1
         if self.granted > 0 and self.granted > fitting // 2:
             return 0
-        grant = min(self.permits, fitting - self.granted)
+        grant = min(self.permits, fitting - self.granted, PERMITS_PER_CALL_MAX)
         self.permits -= grant
         self.granted += grant
         return grant

@@ -39,6 +39,13 @@ class Outbox(Generic[Item]):
         self.waiting_bytes += size
         self._changed.notify()
 
+    def replace_last(self, item: Item, is_replaced: Callable[[Item], bool]) -> None:
+        """Add an item without data, in place of the last one if that is of the kind."""
+        if self._items and is_replaced(self._items[-1][0]):
+            self._items[-1] = (item, ITEM_BYTES)
+        else:
+            self.put(item)
+
     def discard(self, is_unwanted: Callable[[Item], bool]) -> list[Item]:
         """Remove unwanted items; return them in their order."""
         removed = [item for item, _ in self._items if is_unwanted(item)]

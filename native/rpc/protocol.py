@@ -15,6 +15,7 @@ import grpc.aio
 
 from kledger.native.errors import (
     AlreadyClosed,
+    CompactionRunning,
     ConsumerAssign,
     ConsumerBusy,
     InvalidArgument,
@@ -30,6 +31,7 @@ from kledger.native.errors import (
     Unavailable,
 )
 from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.runtime.error_table import ErrorTable
 
 VERSION_MIN = 1
 VERSION_MAX = 1
@@ -120,10 +122,11 @@ CODES: Mapping[str, tuple[type[KledgerError], grpc.StatusCode]] = {
     "timeout": (Timeout, _Status.DEADLINE_EXCEEDED),
     "invalid_argument": (InvalidArgument, _Status.INVALID_ARGUMENT),
     "not_in_sequence": (NotInSequence, _Status.FAILED_PRECONDITION),
+    "compaction_running": (CompactionRunning, _Status.FAILED_PRECONDITION),
     "not_allowed": (NotAllowed, _Status.PERMISSION_DENIED),
     "unavailable": (Unavailable, _Status.UNAVAILABLE),
 }
-_CODE_OF = {kind: code for code, (kind, _) in CODES.items()}
+_CODE_OF = ErrorTable({kind: code for code, (kind, _) in CODES.items()})
 
 TRANSPORT: Mapping[grpc.StatusCode, type[KledgerError]] = {
     _Status.UNAVAILABLE: Unavailable,
@@ -140,7 +143,7 @@ TRANSPORT: Mapping[grpc.StatusCode, type[KledgerError]] = {
 
 def code_of(error: KledgerError) -> str:
     """Return the code of an error's class, or of the nearest class above it."""
-    return next(_CODE_OF[kind] for kind in type(error).__mro__ if kind in _CODE_OF)
+    return _CODE_OF.get(error, "internal")
 
 
 def error_of(code: str, text: str) -> KledgerError:

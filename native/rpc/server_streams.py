@@ -21,7 +21,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from kledger.native.broker import Broker, ConsumerLink, ProducerLink
+from kledger.ledger import Position
+from kledger.native.broker import PERMITS_PER_CALL_MAX, Broker, ConsumerLink, ProducerLink
 from kledger.native.config import NativeConfig
 from kledger.native.errors import InvalidArgument, KledgerError
 from kledger.native.proto import kledger_native_pb2 as pb
@@ -40,9 +41,6 @@ from kledger.runtime.tasks import Supervisor
 from kledger.subscriptions.model import Delivery
 
 logger = logging.getLogger(__name__)
-
-PERMITS_MAX = 2**31
-"""More at once are a fault of the client."""
 
 Item = TypeVar("Item")
 Link = TypeVar("Link", ProducerLink, ConsumerLink)
@@ -220,7 +218,7 @@ class ProducerStream(LinkStream[ProducerLink, QueuedReceipt]):
         )
 
 
-class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
+class ConsumerStream(LinkStream[ConsumerLink, Delivery | Position]):
     """The stream of one consumer."""
 
     def __init__(
@@ -253,16 +251,19 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
 
     async def _open(self, request: pb.ConsumeRequest) -> ConsumerLink:
         return await self._broker.open_consumer(
-            consumer_from(request.open), deliver=self._deliver, on_ended=self.end
+            consumer_from(request.open),
+            deliver=self._deliver,
+            on_ended=self.end,
+            on_read_position=(
+                self._report_read_position if request.open.reports_read_position else None
+            ),
         )
 
     def _take(self, link: ConsumerLink, request: pb.ConsumeRequest) -> None:
         for call in request.calls:
             match call.WhichOneof("kind"):
                 case "permits":
-                    if not 0 < call.permits <= PERMITS_MAX:
-                        raise InvalidArgument(f"expected 1 or more permits, got {call.permits}")
-                    self._window.permits += call.permits
+                    self._add_permits(call.permits)
                     self._grant(link)
                 case "acknowledge":
                     count = len(call.acknowledge.acknowledgements)
@@ -272,12 +273,15 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
                 case _:
                     raise InvalidArgument("a call that this version does not know")
 
-    def _response(self, items: Sequence[Delivery | QueuedReceipt]) -> pb.ConsumeResponse:
+    def _response(self, items: Sequence[Delivery | Position | QueuedReceipt]) -> pb.ConsumeResponse:
         response = pb.ConsumeResponse()
         for item in items:
+            # What belongs to older epochs was dropped when this one began.
             if isinstance(item, Delivery):
-                # Deliveries of older epochs were dropped when this one began.
                 response.deliveries.append(delivery_to(item, consumer_epoch=self._epoch))
+            elif isinstance(item, Position):
+                response.read_position.position.CopyFrom(position_to(item))
+                response.read_position.consumer_epoch = self._epoch
             else:
                 response.receipts.append(item.receipt)
         return response
@@ -285,10 +289,17 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
     def _last_response(self, end: pb.LinkEnd) -> pb.ConsumeResponse:
         return pb.ConsumeResponse(end=end)
 
-    def _written(self, link: ConsumerLink, items: Sequence[Delivery | QueuedReceipt]) -> None:
+    def _written(
+        self, link: ConsumerLink, items: Sequence[Delivery | Position | QueuedReceipt]
+    ) -> None:
         super()._written(link, items)
         self._window.written(sum(len(item.data) for item in items if isinstance(item, Delivery)))
         self._grant(link)
+
+    def _add_permits(self, count: int) -> None:
+        if not 1 <= count <= PERMITS_PER_CALL_MAX:
+            raise InvalidArgument(f"permits: expected 1 to {PERMITS_PER_CALL_MAX}, got {count}")
+        self._window.permits += count
 
     def _grant(self, link: ConsumerLink) -> None:
         if count := self._window.take_grant():
@@ -307,10 +318,10 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
         self._grant(link)
 
     def _drop_waiting(self) -> None:
-        """Drop the unwritten deliveries, and keep the receipts."""
-        for item in self._outbox.discard(lambda item: isinstance(item, Delivery)):
-            assert isinstance(item, Delivery), "an answer was dropped"
-            self._window.dropped(item.record_count, len(item.data))
+        """Drop the unwritten deliveries and read positions, and keep the receipts."""
+        for item in self._outbox.discard(lambda item: not isinstance(item, QueuedReceipt)):
+            if isinstance(item, Delivery):
+                self._window.dropped(item.record_count, len(item.data))
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
         records = 0
@@ -320,6 +331,10 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
             records += delivery.record_count
             data_bytes += len(delivery.data)
         self._window.delivered(records, data_bytes)
+
+    def _report_read_position(self, position: Position) -> None:
+        # One at a time: a consumer that reads slowly needs only the newest.
+        self._outbox.replace_last(position, lambda last: isinstance(last, Position))
 
     async def _acknowledge(
         self, link: ConsumerLink, request: pb.Acknowledge

@@ -146,6 +146,11 @@ class UnaryCalls:
 
     lookup = UnaryCall(Broker.lookup, "Lookup", whole(values.topic_info_to, values.topic_info_from))
     last_record = UnaryCall(Broker.last_record, "GetLastRecord", LOCATION)
+    committed_ends = UnaryCall(
+        Broker.committed_ends,
+        "GetCommittedEnds",
+        many("ends", values.position_to, values.position_from),
+    )
     record_at = UnaryCall(Broker.record_at, "GetRecord", LOCATION)
     offset_of = UnaryCall(Broker.offset_of, "GetOffset", one("offset", int, int))
 
@@ -160,6 +165,13 @@ class UnaryCalls:
         Broker.terminate,
         "TerminateTopic",
         many("last_records", values.location_to, values.location_from),
+    )
+
+    start_compaction = UnaryCall(Broker.start_compaction, "StartCompaction", NOTHING)
+    compaction_status = UnaryCall(
+        Broker.compaction_status,
+        "GetCompactionStatus",
+        whole(values.compaction_status_to, values.compaction_status_from),
     )
 
     subscriptions = UnaryCall(Broker.subscriptions, "ListSubscriptions", NAMES)

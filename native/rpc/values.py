@@ -16,6 +16,7 @@ from kledger.native.broker import (
     RecordPosition,
     SeekTarget,
     SubscriptionStats,
+    TopicCompactionStatus,
     TopicInfo,
     TopicStats,
 )
@@ -238,6 +239,34 @@ def peeked_entry_from(message: pb.PeekedEntry) -> tuple[int, Position, bytes, in
         position_from(message.position),
         message.data,
         mask_from(message.records),
+    )
+
+
+def compaction_status_to(status: TopicCompactionStatus) -> pb.GetCompactionStatusResponse:
+    """Write the status of a compaction."""
+    return pb.GetCompactionStatusResponse(
+        state=status.state,
+        error=status.error,
+        started_ms=status.started_ms,
+        ended_ms=status.ended_ms,
+        horizons=[
+            pb.CompactionHorizon(record=None if each is None else location_to(each))
+            for each in status.horizons
+        ],
+    )
+
+
+def compaction_status_from(message: pb.GetCompactionStatusResponse) -> TopicCompactionStatus:
+    """Read the status of a compaction."""
+    return TopicCompactionStatus(
+        state=message.state,
+        error=message.error,
+        started_ms=message.started_ms if message.HasField("started_ms") else None,
+        ended_ms=message.ended_ms if message.HasField("ended_ms") else None,
+        horizons=tuple(
+            location_from(each.record) if each.HasField("record") else None
+            for each in message.horizons
+        ),
     )
 
 

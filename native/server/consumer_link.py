@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from kledger.delivery.errors import PartitionEnded
 from kledger.delivery.subscribed_partition import SubscribedPartition
-from kledger.native.broker import ConsumerRequest, OnEnded
+from kledger.ledger import Position
+from kledger.native.broker import PERMITS_PER_CALL_MAX, ConsumerRequest, OnEnded
 from kledger.native.errors import InvalidArgument, KledgerError, SubscriptionNotFound
 from kledger.native.server.error_map import native_error, translating
 from kledger.runtime.containment import unit_of
@@ -19,12 +20,10 @@ from kledger.subscriptions.model import (
     ConsumerOptions,
     Deliver,
     Delivery,
+    OnReadPosition,
     RecordMask,
 )
 from kledger.subscriptions.subscription import Subscription, SubscriptionConsumer
-
-PERMITS_MAX = 1 << 20
-"""More at once are a fault of the client."""
 
 
 class ServerConsumerLink:
@@ -38,12 +37,14 @@ class ServerConsumerLink:
         *,
         deliver: Deliver,
         on_ended: OnEnded,
+        on_read_position: OnReadPosition | None,
     ) -> None:
         self._partition = partition
         self._subscription = subscription
         self._request = request
         self._deliver = deliver
         self._on_ended = on_ended
+        self._on_read_position = on_read_position
         self._is_ended = False
         self._consumer: SubscriptionConsumer | None = None
 
@@ -53,7 +54,7 @@ class ServerConsumerLink:
         Raises:
             SubscriptionsError: the subscription refuses the consumer.
         """
-        request = self._request
+        request, report = self._request, self._on_read_position
         listener = self._on_partition_ended
         self._partition.add_listener(listener, unit_of(listener, "native link"))
         try:
@@ -67,6 +68,7 @@ class ServerConsumerLink:
                 request.type,
                 deliver=self._on_deliveries,
                 on_ended=self._on_disconnected,
+                on_read_position=report and self._report_read_position,
                 unacked_subscription_max=request.unacked_subscription_max,
                 failover_delay_ms=request.failover_delay_ms,
             )
@@ -76,8 +78,8 @@ class ServerConsumerLink:
 
     def add_permits(self, count: int) -> None:
         """Permit the delivery of `count` more records. Raises InvalidArgument."""
-        if not 1 <= count <= PERMITS_MAX:
-            raise InvalidArgument(f"permits: expected 1 to {PERMITS_MAX}, got {count}")
+        if not 1 <= count <= PERMITS_PER_CALL_MAX:
+            raise InvalidArgument(f"permits: expected 1 to {PERMITS_PER_CALL_MAX}, got {count}")
         if self._consumer is not None and not self._is_ended:
             self._consumer.add_permits(count)
 
@@ -115,6 +117,10 @@ class ServerConsumerLink:
         if again:
             self._partition.count_redelivered(self._subscription, again)
         self._deliver(deliveries)
+
+    def _report_read_position(self, position: Position) -> None:
+        if self._on_read_position is not None and not self._is_ended:
+            self._on_read_position(position)
 
     def _on_disconnected(self, error: SubscriptionsError | None) -> None:
         """End the link: the subscription was reset (None), or deleted."""

@@ -1,7 +1,6 @@
-"""Error map: translates the errors of the rooms below into those of native clients.
+"""Error map: translates the errors of the packages below into those of native clients.
 
-Rule: one row per class; a class without a row takes that of its nearest base. An error without any
-row is a fault of the server and is raised unchanged.
+Rule: an error without a row is a fault of the server and is raised unchanged.
 Must not know: which call failed.
 """
 
@@ -15,42 +14,43 @@ from kledger.batches.errors import BatchError
 from kledger.delivery.subscribed_partition import SubscribedPartition
 from kledger.ledger import LedgerError
 from kledger.native import errors
+from kledger.runtime.error_table import ErrorTable
 
-_KINDS: dict[type[BaseException], type[errors.KledgerError]] = {
-    topics_errors.UnknownTopic: errors.TopicNotFound,
-    topics_errors.UnknownTopicId: errors.TopicNotFound,
-    topics_errors.UnknownPartition: errors.TopicNotFound,
-    topics_errors.TopicAlreadyExists: errors.TopicExists,
-    topics_errors.PartitionTerminated: errors.TopicTerminated,
-    topics_errors.TopicStorageFailed: errors.Unavailable,
-    topics_errors.OutOfOrderSequence: errors.NotInSequence,
-    # Every other error of a topic, a batch or a setting is a fault of the request.
-    topics_errors.TopicsError: errors.InvalidArgument,
-    subscriptions_errors.InvalidRequest: errors.InvalidArgument,
-    subscriptions_errors.ConsumerBusy: errors.ConsumerBusy,
-    subscriptions_errors.ConsumerAssign: errors.ConsumerAssign,
-    subscriptions_errors.SubscriptionNotFound: errors.SubscriptionNotFound,
-    subscriptions_errors.SubscriptionFenced: errors.SubscriptionFenced,
-    subscriptions_errors.SubscriptionsError: errors.Unavailable,
-    delivery_errors.PartitionDeleted: errors.TopicNotFound,
-    delivery_errors.PartitionEnded: errors.Unavailable,
-    delivery_errors.DeliveryError: errors.InvalidArgument,
-    BatchError: errors.InvalidArgument,
-    LedgerError: errors.Unavailable,
-}
-TRANSLATED = (
-    topics_errors.TopicsError, subscriptions_errors.SubscriptionsError,
-    delivery_errors.DeliveryError, BatchError, LedgerError,
-)  # fmt: skip
-"""The bases of all classes that have a row."""
+_ERRORS: ErrorTable[type[errors.KledgerError]] = ErrorTable(
+    {
+        topics_errors.UnknownTopic: errors.TopicNotFound,
+        topics_errors.UnknownTopicId: errors.TopicNotFound,
+        topics_errors.UnknownPartition: errors.TopicNotFound,
+        topics_errors.TopicAlreadyExists: errors.TopicExists,
+        topics_errors.PartitionTerminated: errors.TopicTerminated,
+        topics_errors.CompactionRunning: errors.CompactionRunning,
+        topics_errors.TopicStorageFailed: errors.Unavailable,
+        topics_errors.OutOfOrderSequence: errors.NotInSequence,
+        # Every other error of a topic, a batch or a setting is a fault of the request.
+        topics_errors.TopicsError: errors.InvalidArgument,
+        subscriptions_errors.InvalidRequest: errors.InvalidArgument,
+        subscriptions_errors.ConsumerBusy: errors.ConsumerBusy,
+        subscriptions_errors.ConsumerAssign: errors.ConsumerAssign,
+        subscriptions_errors.SubscriptionNotFound: errors.SubscriptionNotFound,
+        subscriptions_errors.SubscriptionFenced: errors.SubscriptionFenced,
+        subscriptions_errors.SubscriptionsError: errors.Unavailable,
+        delivery_errors.PartitionDeleted: errors.TopicNotFound,
+        delivery_errors.PartitionEnded: errors.Unavailable,
+        delivery_errors.DeliveryError: errors.InvalidArgument,
+        BatchError: errors.InvalidArgument,
+        LedgerError: errors.Unavailable,
+    }
+)
+
+_EXPECTED: tuple[type[BaseException], ...] = (errors.KledgerError, *_ERRORS.classes)
 
 
 def native_error(error: BaseException) -> errors.KledgerError:
-    """Return the native client's error for an error of the rooms below."""
-    for kind in type(error).__mro__:
-        if (found := _KINDS.get(kind)) is not None:
-            return found(str(error))
-    raise error
+    """Return the native client's error for an error of the packages below."""
+    found = _ERRORS.get(error, None)
+    if found is None:
+        raise error
+    return found(str(error))
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def translating(partition: SubscribedPartition | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except (errors.KledgerError, *TRANSLATED) as error:
+    except _EXPECTED as error:
         if partition is not None and partition.end_error is not None:
             raise native_error(partition.end_error) from None
         if isinstance(error, errors.KledgerError):

@@ -1,10 +1,10 @@
 """NativeService: `native.broker.Broker` inside the server's process, for native clients.
 
-Rule: every argument of a client is checked here or by the room below that uses it, and errors of
-the rooms below are translated to `native.errors`. Partitions are opened on demand; links end with
-their partition. A topic's subscription consists of the subscriptions of that name in its
-partitions; a partition that was added later may not have it yet. If no partition has it, the
-answer is SubscriptionNotFound.
+Rule: every argument of a client is checked here or by the lower package that uses it, and errors of
+the packages below are translated to `native.errors`. Partitions are opened on demand; links end
+with their partition. A topic's subscription consists of the subscriptions of that name in its
+partitions; a partition that was added later may not have it yet. If no partition has it, the answer
+is SubscriptionNotFound.
 Must not know: whether its client runs in the same process, the Kafka façade.
 """
 
@@ -15,7 +15,7 @@ from typing import Protocol
 from uuid import UUID
 
 from kledger.delivery.partition_directory import PartitionDirectory
-from kledger.delivery.record_locations import last_record, offset_of, record_at
+from kledger.delivery.record_locations import committed_end, last_record, offset_of, record_at
 from kledger.delivery.subscribed_partition import SubscribedPartition
 from kledger.ledger import LedgerStore, Position
 from kledger.native.broker import (
@@ -26,6 +26,7 @@ from kledger.native.broker import (
     ConsumerRequest,
     MetricsClient,
     OnEnded,
+    OnReadPosition,
     PartitionStats,
     ProducerLink,
     PushedClientMetrics,
@@ -33,6 +34,7 @@ from kledger.native.broker import (
     RecordPosition,
     SeekTarget,
     SubscriptionStats,
+    TopicCompactionStatus,
     TopicInfo,
     TopicStats,
 )
@@ -53,7 +55,9 @@ from kledger.runtime.timers import Timers
 from kledger.subscriptions.model import Deliver
 from kledger.subscriptions.subscription import PEEK_ENTRIES_MAX, Subscription
 from kledger.topics import Topic, TopicRegistry
+from kledger.topics.cleaner import Cleaner
 from kledger.topics.errors import TopicAlreadyExists
+from kledger.topics.partition.compacted_log import CompactedUpTo
 
 ForgetTopic = Callable[[UUID], Awaitable[None]]
 
@@ -87,6 +91,7 @@ class NativeService:
         clock: Clock,
         timers: Timers,
         supervisor: Supervisor,
+        cleaner: Cleaner,
         auto_create_topics: bool = True,
         forget_topic: ForgetTopic | None = None,
         kafka_clients: KafkaClients | None = None,
@@ -99,6 +104,7 @@ class NativeService:
             clock: for rates and timestamps.
             timers: of the subscriptions.
             supervisor: of background tasks.
+            cleaner: compacts topics.
             auto_create_topics: whether `lookup` may create topics.
             forget_topic: called when a topic was deleted, to delete what else refers to it.
             kafka_clients: of the same server.
@@ -108,6 +114,7 @@ class NativeService:
         self._partitions = PartitionDirectory(
             registry, clock=clock, timers=timers, supervisor=supervisor
         )
+        self._cleaner = cleaner
         self._forget_topic = forget_topic
         self._kafka_clients = kafka_clients
         self._auto_create_topics = auto_create_topics
@@ -133,7 +140,12 @@ class NativeService:
         return ServerProducerLink(opened, self._store, on_ended)
 
     async def open_consumer(
-        self, request: ConsumerRequest, *, deliver: Deliver, on_ended: OnEnded
+        self,
+        request: ConsumerRequest,
+        *,
+        deliver: Deliver,
+        on_ended: OnEnded,
+        on_read_position: OnReadPosition | None = None,
     ) -> ConsumerLink:
         """Join a subscription; it is created if it is missing."""
         check_request(request)
@@ -144,7 +156,12 @@ class NativeService:
         with translating(opened):
             subscription = await _open_subscription(opened, request)
             link = ServerConsumerLink(
-                opened, subscription, request, deliver=deliver, on_ended=on_ended
+                opened,
+                subscription,
+                request,
+                deliver=deliver,
+                on_ended=on_ended,
+                on_read_position=on_read_position,
             )
             await link.join()
         return link
@@ -154,6 +171,14 @@ class NativeService:
         opened = await self._open(topic, partition)
         with translating(opened):
             return await last_record(opened.log, opened.visibility_filter)
+
+    async def committed_ends(self, topic: str) -> list[Position]:
+        """Return for each partition the position behind the last entry that can be read."""
+        ends = []
+        for opened in await self._open_all(topic):
+            with translating(opened):
+                ends.append(await committed_end(opened.log))
+        return ends
 
     async def record_at(self, topic: str, partition: int, offset: int) -> RecordLocation:
         """Return the record with that Kafka offset. Raises InvalidArgument when there is none."""
@@ -220,6 +245,25 @@ class NativeService:
                 await opened.log.terminate()
                 ends.append(await last_record(opened.log, opened.visibility_filter))
         return ends
+
+    async def start_compaction(self, topic: str) -> None:
+        """Begin to compact a topic."""
+        found = self._topic(topic)
+        with translating():
+            self._cleaner.start(found)
+
+    async def compaction_status(self, topic: str) -> TopicCompactionStatus:
+        """Return how far the compaction of a topic has come."""
+        found = self._topic(topic)
+        with translating():
+            status = await self._cleaner.status(found)
+        return TopicCompactionStatus(
+            state=status.state,
+            error=status.error,
+            started_ms=status.started_ms,
+            ended_ms=status.ended_ms,
+            horizons=tuple(None if each is None else _location(each) for each in status.horizons),
+        )
 
     # Subscriptions
 
@@ -349,7 +393,7 @@ class NativeService:
         with translating():
             try:
                 return await self._registry.create(name)
-            except TopicAlreadyExists:  # somebody else was faster
+            except TopicAlreadyExists:  # created concurrently
                 return self._topic(name)
 
 
@@ -452,3 +496,8 @@ def check_request(request: ConsumerRequest) -> None:
 
 def _is_within(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _location(horizon: CompactedUpTo) -> RecordLocation:
+    position, batch_index, offset = horizon
+    return RecordLocation(RecordPosition(position, batch_index), batch_index + 1, offset)

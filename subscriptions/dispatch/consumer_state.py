@@ -8,7 +8,7 @@ Must not know: which records the consumer has, other consumers.
 from kledger.subscriptions.errors import InvalidRequest
 from kledger.subscriptions.model import ConsumerOptions
 
-PERMITS_MAX = 1 << 40
+PERMITS_HELD_MAX = 1 << 40
 """The most permits that a consumer has; more are cut off."""
 
 UNLIMITED = 1 << 62
@@ -45,7 +45,7 @@ class ConsumerState:
         """Add permits. Raises InvalidRequest."""
         if count <= 0:
             raise InvalidRequest(f"{count} permits, expected at least 1")
-        self.permits = min(self.permits + count, PERMITS_MAX)
+        self.permits = min(self.permits + count, PERMITS_HELD_MAX)
 
     def count_delivered(self, count: int) -> None:
         """Count delivered records."""

@@ -60,7 +60,13 @@ from kledger.subscriptions.entry_view import (
     records_by_key_hash,
 )
 from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionFenced
-from kledger.subscriptions.model import ConsumerOptions, Deliver, RecordMask, SubscriptionType
+from kledger.subscriptions.model import (
+    ConsumerOptions,
+    Deliver,
+    OnReadPosition,
+    RecordMask,
+    SubscriptionType,
+)
 from kledger.subscriptions.visibility_filter import ALL_VISIBLE, VisibilityFilter
 
 logger = logging.getLogger(__name__)
@@ -126,6 +132,8 @@ class Dispatcher:
         self._compute_pool = compute_pool
         self._log = RateLimitedLog(logger, WARNINGS_PER_SECOND, clock)
         self._delivers: dict[int, Deliver] = {}
+        self._on_read_position: dict[int, OnReadPosition] = {}
+        self._reported_position: Position | None = None  # all before it was delivered, or reported
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = Signal()
         self._buffer = DispatchBuffer(
@@ -173,12 +181,17 @@ class Dispatcher:
 
     # Consumers
 
-    def add_consumer(self, options: ConsumerOptions, deliver: Deliver) -> int:
+    def add_consumer(
+        self,
+        options: ConsumerOptions,
+        deliver: Deliver,
+        on_read_position: OnReadPosition | None = None,
+    ) -> int:
         """Add a consumer; return its number, which is never used again.
 
         The first consumer begins with everything that is not acknowledged: the cursor is rewound in
         a revision of its own. `deliver` is called from tasks of the dispatcher only, never from
-        within another call.
+        within another call; `on_read_position`, for an exclusive consumer only, likewise.
 
         Raises:
             ConsumerBusy: exclusive has one already; or some have key ranges and others have none.
@@ -193,6 +206,9 @@ class Dispatcher:
             raise SubscriptionFenced(f"the position of {self._cursor.name} is being set")
         number, rewind = self._state.add(options)
         self._delivers[number] = deliver
+        if on_read_position is not None:
+            self._on_read_position[number] = on_read_position
+            self._reported_position = None
         if not self._tasks:
             self._tasks = [self._spawn(self._read_on())]
             if isinstance(self._state, ReplayingState):
@@ -209,6 +225,7 @@ class Dispatcher:
         """
         if self._delivers.pop(consumer, None) is None:
             return
+        self._on_read_position.pop(consumer, None)
         self._apply_rewind(self._state.remove(consumer))
         if not self._delivers:
             self._cancel_failover()
@@ -276,6 +293,7 @@ class Dispatcher:
         """Do the same without waiting for running reads; return the tasks to wait for."""
         self._is_closed = True
         self._delivers.clear()
+        self._on_read_position.clear()
         self._buffer.clear()
         self._cancel_failover()
         if self._delay_timer is not None:
@@ -315,6 +333,7 @@ class Dispatcher:
             return
         self._revision.start()
         self._revision.end(CursorState.rewind)
+        self._reported_position = None
         self._buffer.clear()
         self._state.rewound()
         self._changed.notify()
@@ -334,13 +353,16 @@ class Dispatcher:
             if self._buffer:
                 self._buffer.refresh()
                 self._dispatch_buffered()
+            self._report_read_position()
             count = 0 if self._buffer or self._is_paused() else self._state.entries_wanted()
             if not count:
                 await self._changed.wait_beyond(version)
                 continue
             try:
                 bytes_max = self._options.read_bytes_max
-                entries = await self._cursor.read_or_wait(count, max_bytes=bytes_max)
+                entries = await self._cursor.read_or_wait(
+                    count, max_bytes=bytes_max, on_waiting=self._report_read_position
+                )
             except NoMoreEntries:
                 await self._changed.wait_beyond(version)
             except LedgerError as error:
@@ -467,8 +489,20 @@ class Dispatcher:
             deliver = self._delivers.get(consumer)
             if deliver is not None and not self._revision.is_outdated(revision):
                 deliver(deliveries)
+                if consumer in self._on_read_position:
+                    self._reported_position = deliveries[-1].position.successor
         self._schedule_delays()
         self._changed.notify()
+
+    def _report_read_position(self) -> None:
+        """Report how far has been read, unless the last delivery or report says the same."""
+        if not self._on_read_position or self._is_paused():
+            return
+        position = self._buffer.next_position or self._cursor.read_position
+        if self._reported_position is None or position > self._reported_position:
+            self._reported_position = position
+            for on_read_position in self._on_read_position.values():
+                on_read_position(position)
 
     async def _back_off(self, error: LedgerError, retry_ms: int) -> int:
         """Wait before a read is tried again; return how long to wait the next time."""
@@ -553,6 +587,12 @@ class DispatchBuffer:
 
     def __bool__(self) -> bool:
         return bool(self.ready or self._unsettled)
+
+    @property
+    def next_position(self) -> Position | None:
+        """The first entry that is not dispatched yet; None: all are."""
+        waiting = self.ready or self._unsettled
+        return waiting[0].position if waiting else None
 
     def fill(self, entries: list[Entry], revision: int) -> None:
         """Take the entries of a read under a revision; the buffer must be empty."""

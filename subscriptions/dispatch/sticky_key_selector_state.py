@@ -39,7 +39,7 @@ class StickyKeySelector(Protocol):
 
 
 def selector_for(options: ConsumerOptions) -> StickyKeySelector:
-    """Return a selector of the kind that the first consumer of a subscription asks for."""
+    """Return a selector of the kind that the first consumer of a subscription requests."""
     return ConsistentHashSelector() if options.key_ranges is None else HashRangeSelector()
 
 
@@ -73,11 +73,11 @@ class ConsistentHashSelector:
         return self._owners[bisect_left(points, key_hash) % len(points)]
 
     def _lay_out_ring(self) -> None:
-        """Sort the points; of two equal ones, that of the smaller name counts."""
+        """Sort the points; of two equal ones, the one with the smaller name is kept."""
         ring: dict[int, int] = {}
-        namesakes: dict[str, int] = {}
+        ranks: dict[str, int] = {}
         for name, number in sorted((name, number) for number, name in self._members.items()):
-            rank = namesakes[name] = namesakes.get(name, -1) + 1
+            rank = ranks[name] = ranks.get(name, -1) + 1
             for point in _ring_points_of(name, rank):
                 ring.setdefault(point, number)
         self._points = sorted(ring)
@@ -141,7 +141,7 @@ def _checked(ranges: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
 
 
 def _ring_points_of(name: str, rank: int) -> list[int]:
-    """Return the points of a consumer on the ring; `rank` tells namesakes apart."""
+    """Return the points of a consumer on the ring; `rank` separates equal names."""
     points: list[int] = []
     for index in range(DIGESTS_PER_CONSUMER):
         seed = f"{index}:{rank}:{name}".encode("utf-8", "surrogateescape")

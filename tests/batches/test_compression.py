@@ -109,7 +109,7 @@ def test_lz4_and_snappy_are_read_by_the_library_and_lz4_blocks_are_independent()
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_large_output_has_pages_of_its_own_that_are_given_back(codec: Codec) -> None:
-    """A bytearray of 128 MiB takes half a second of the interpreter's lock to be filled."""
+    """A bytearray of 128 MiB takes half a second of the GIL to be filled."""
     plain = bytes(range(256)) * (MAPPED_SIZE_MIN // 128)
     body = decompress(codec, compress(codec, plain))
     assert isinstance(body, memoryview)

@@ -1,6 +1,7 @@
 """Reading and building against each other, and against two clients in both directions."""
 
 import struct
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +15,15 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaBuild
 from kledger.batches.builder import BatchProducer, NewRecord, build_batch, build_control_batch
 from kledger.batches.errors import CorruptBatch
 from kledger.batches.header import check, patch_base_offset, read_header, refresh_checksum
-from kledger.batches.reader import RecordTime, iterate_batches, iterate_records, iterate_times
+from kledger.batches.reader import (
+    KeyValue,
+    RecordTime,
+    iterate_batches,
+    iterate_key_values,
+    iterate_records,
+    iterate_times,
+    open_body,
+)
 from kledger.batches.record import ATTRIBUTES_MAX, Record
 from tests.batches.words import NOW_MS, batch
 
@@ -64,6 +73,41 @@ def test_round_trip(written: list[NewRecord], codec: int, base_offset: int) -> N
     expected = expect(written, base_offset)
     assert expected == list(iterate_records(data))
     assert [RecordTime(r.offset, r.timestamp) for r in expected] == list(iterate_times(data))
+
+
+def key_values(data: bytes | bytearray, part_count: int = 2) -> list[KeyValue]:
+    header = read_header(data)
+    body = bytes(open_body(data, header))
+    parts = list(iterate_key_values(body, header.record_count, part_count=part_count))
+    assert all(len(part) == part_count for part in parts[:-1])
+    return [pair for part in parts for pair in part]
+
+
+@given(RECORDS, st.integers(0, 4), st.integers(1, 9))
+def test_keys_and_values_are_those_of_the_records(
+    written: list[NewRecord], codec: int, part_count: int
+) -> None:
+    data = build_batch(written, codec=codec)
+    expected = [(each.key, each.value) for each in expect(written, 0)]
+    assert expected == key_values(data, part_count)
+
+
+@pytest.mark.parametrize("size", [0, 63, 64, 127, 128, 8_191, 8_192, 70_000])
+def test_keys_and_values_of_every_length_are_read(size: int) -> None:
+    key, value = b"k" * size, b"v" * (size + 1)
+    data = build_batch([NewRecord(value, key=key), NewRecord(key, key=value)])
+    assert [(key, value), (value, key)] == key_values(data)
+
+
+@given(RECORDS_OF_CLIENTS, st.data())
+def test_keys_and_values_of_a_damaged_batch_are_corrupt_or_read(
+    written: list[NewRecord], drawn: st.DataObject
+) -> None:
+    data = build_batch(written)
+    at = drawn.draw(st.integers(61, len(data) - 1))
+    data[at] ^= drawn.draw(st.integers(1, 255))
+    with suppress(CorruptBatch):
+        assert len(written) == len(key_values(data))
 
 
 @pytest.mark.parametrize("client", BUILDERS)
@@ -130,6 +174,8 @@ def test_count_that_is_not_the_number_of_records_is_corrupt(count: int) -> None:
     refresh_checksum(data)
     with pytest.raises(CorruptBatch):
         list(iterate_records(data))
+    with pytest.raises(CorruptBatch):
+        key_values(data)
 
 
 def test_records_are_decoded_lazily() -> None:
@@ -144,6 +190,7 @@ def test_empty_batch_has_no_records() -> None:
     struct.pack_into(">i", data, 8, 49)
     struct.pack_into(">i", data, 57, 0)
     assert [] == list(iterate_records(data))
+    assert [] == key_values(data)
 
 
 @pytest.mark.parametrize("is_commit", [True, False])

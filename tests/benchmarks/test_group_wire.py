@@ -22,13 +22,13 @@ def test_member_joins_beats_and_leaves_under_its_id() -> None:
     joining = read("k11_join_group", wire.join_request("g", "a"))
     assert (joining.group_id, joining.member_id, joining.group_instance_id) == ("g", "a", None)
     assert [each.name for each in joining.protocols] == ["range"]
-    beat = read("k12_heartbeat", wire.heartbeat_request("g", LEADER))
-    assert (beat.group_id, beat.generation_id, beat.member_id) == ("g", 5, "a")
+    heartbeat = read("k12_heartbeat", wire.heartbeat_request("g", LEADER))
+    assert (heartbeat.group_id, heartbeat.generation_id, heartbeat.member_id) == ("g", 5, "a")
     leaving = read("k13_leave_group", wire.leave_request("g", LEADER))
     assert [each.member_id for each in leaving.members] == ["a"]
 
 
-def test_leader_assigns_to_all_and_a_follower_to_nobody() -> None:
+def test_leader_assigns_to_all_and_a_follower_to_none() -> None:
     sync = read("k14_sync_group", wire.sync_request("g", LEADER))
     assert {each.member_id: each.assignment for each in sync.assignments} == {
         "a": wire.ASSIGNMENT, "b": wire.ASSIGNMENT,

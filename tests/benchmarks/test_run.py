@@ -1,4 +1,4 @@
-"""Progress is told on one line."""
+"""Progress is reported on one line."""
 
 from benchmarks.run import in_words
 

@@ -43,7 +43,7 @@ def test_closed_gate_keeps_a_program_until_it_opens(
     asking.result(HANG_S)
 
 
-def test_closed_gate_that_nobody_reaches_is_an_error(gate: CommitGate) -> None:
+def test_closed_gate_that_is_never_reached_is_an_error(gate: CommitGate) -> None:
     with gate.closed(), pytest.raises(AssertionError, match="no transaction came"):
         gate.wait_reached(0)
 

@@ -1,4 +1,4 @@
-"""Only the names change, and those that have dots already stay."""
+"""Underscores in names become dots; names with dots stay."""
 
 from compat_tests.settings import dotted
 

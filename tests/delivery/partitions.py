@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from kledger.delivery.partition_directory import PartitionDirectory
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
-from tests.topics.words import House, house
+from tests.topics.words import TopicStore, open_topics
 
 
 @asynccontextmanager
-async def partition_directory() -> AsyncIterator[tuple[House, PartitionDirectory]]:
+async def partition_directory() -> AsyncIterator[tuple[TopicStore, PartitionDirectory]]:
     """Yield topics, and a directory of their partitions."""
-    async with house() as opened:
+    async with open_topics() as opened:
         supervisor = Supervisor()
         partitions = PartitionDirectory(
             opened.registry,

@@ -6,7 +6,7 @@ import kledger.delivery.backlog
 from kledger.delivery.backlog import count_backlog
 from kledger.ledger import EARLIEST, LATEST, Entry, Position
 from tests.batches.words import batch
-from tests.topics.words import append, house
+from tests.topics.words import append, open_topics
 
 SIZES = (3, 1, 4, 2, 5)
 
@@ -15,7 +15,7 @@ async def test_acknowledged_entries_and_parts_of_entries_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kledger.delivery.backlog, "READ_ENTRIES_MAX", 2)
-    async with house() as opened:
+    async with open_topics() as opened:
         log = await opened.log(configs={"internal.segment.bytes": "150"})
         cursor = await log.managed_ledger.open_cursor("s", initial=EARLIEST)
         assert 0 == await count_backlog(log, cursor, opened.clock)
@@ -39,7 +39,7 @@ async def test_acknowledged_entries_and_parts_of_entries_are_left_out(
 
 
 async def test_records_before_the_log_start_do_not_count() -> None:
-    async with house() as opened:
+    async with open_topics() as opened:
         log = await opened.log()
         cursor = await log.managed_ledger.open_cursor("s", initial=EARLIEST)
         at = [(await append(log, batch(*"ab"))).position for _ in range(4)]
@@ -50,7 +50,7 @@ async def test_records_before_the_log_start_do_not_count() -> None:
 
 
 async def test_batch_that_begins_before_the_log_start_counts_in_part() -> None:
-    async with house() as opened:
+    async with open_topics() as opened:
         log = await opened.log()
         cursor = await log.managed_ledger.open_cursor("s", initial=EARLIEST)
         at = (await append(log, batch(*"abcdef"))).position
@@ -63,7 +63,7 @@ async def test_batch_that_begins_before_the_log_start_counts_in_part() -> None:
 
 async def test_only_entries_up_to_the_last_acknowledged_are_read() -> None:
     """The length of a backlog does not matter when nothing behind it is acknowledged."""
-    async with house() as opened:
+    async with open_topics() as opened:
         log = await opened.log()
         cursor = await log.managed_ledger.open_cursor("s", initial=EARLIEST)
         for _ in range(50):

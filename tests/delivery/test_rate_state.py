@@ -10,14 +10,14 @@ from kledger.delivery.rate_state import BUCKET_MS, WINDOW_MS, RateState
 )
 def test_event_counts_for_a_minute(later_ms: int, rate: float) -> None:
     state = RateState()
-    state.note(120, 1_000_000)
+    state.add(120, 1_000_000)
     assert rate == state.per_second(1_000_000 + later_ms)
 
 
 def test_buckets_leave_the_window_one_by_one() -> None:
     state = RateState()
     for at in range(0, 3 * WINDOW_MS, BUCKET_MS):
-        state.note(BUCKET_MS // 1_000, at)
+        state.add(BUCKET_MS // 1_000, at)
     assert 1.0 == state.per_second(3 * WINDOW_MS - 1)
     assert 0.5 == state.per_second(3 * WINDOW_MS - 1 + WINDOW_MS // 2)
 

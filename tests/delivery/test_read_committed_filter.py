@@ -12,7 +12,7 @@ from kledger.subscriptions.visibility_filter import Visibility
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.delivery.transactions import Writer
-from tests.topics.words import append, house
+from tests.topics.words import append, open_topics
 
 
 class FilteredLog:
@@ -37,7 +37,7 @@ class FilteredLog:
 
 @asynccontextmanager
 async def filtered_log() -> AsyncIterator[FilteredLog]:
-    async with house() as opened:
+    async with open_topics() as opened:
         yield FilteredLog(await opened.log())
 
 

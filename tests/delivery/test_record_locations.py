@@ -13,15 +13,15 @@ from kledger.ledger import LATEST, Position
 from kledger.subscriptions.model import StartPosition
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
-from tests.topics.words import House, append, house
+from tests.topics.words import TopicStore, append, open_topics
 
 SIZES = (3, 2, 4)
 
 
 @asynccontextmanager
-async def filled() -> AsyncIterator[tuple[House, PartitionLog, list[Position]]]:
+async def filled() -> AsyncIterator[tuple[TopicStore, PartitionLog, list[Position]]]:
     """Each batch is a second younger than the one before, each record a millisecond."""
-    async with house() as opened:
+    async with open_topics() as opened:
         log = await opened.log()
         positions = []
         for number, size in enumerate(SIZES):
@@ -103,7 +103,7 @@ async def test_ends_of_log_with_raised_start() -> None:
 
 
 async def test_removed_record_leads_to_next_one() -> None:
-    async with house() as opened:
+    async with open_topics() as opened:
         log = await opened.log(configs={"internal.segment.bytes": "60"})
         positions = [(await append(log, batch(*values))).position for values in ("ab", "cd", "ef")]
         assert len({each.ledger_id for each in positions if each is not None}) == 3
@@ -116,7 +116,7 @@ async def test_removed_record_leads_to_next_one() -> None:
 
 
 async def test_start_of_empty_log_is_its_first_record() -> None:
-    async with house() as opened:
+    async with open_topics() as opened:
         log = await opened.log()
         found = await find_start(log, "earliest")
         result = await append(log, batch("first"))
@@ -124,7 +124,7 @@ async def test_start_of_empty_log_is_its_first_record() -> None:
 
 
 async def test_every_record_has_one_position_and_one_offset() -> None:
-    async with house() as opened:
+    async with open_topics() as opened:
         log = await opened.log()
         visibility_filter = ReadCommittedFilter(log)
         assert NO_RECORD == await last_record(log, visibility_filter)
@@ -145,7 +145,7 @@ async def test_every_record_has_one_position_and_one_offset() -> None:
 
 @pytest.mark.parametrize("offset", [1, 5, 1 << 62])
 async def test_offset_without_record_is_refused(offset: int) -> None:
-    async with house() as opened:
+    async with open_topics() as opened:
         log = await opened.log()
         await append(log, batch("a", "b", "c", "d", "e"))
         await log.delete_records(2)
@@ -155,7 +155,7 @@ async def test_offset_without_record_is_refused(offset: int) -> None:
 
 @pytest.mark.parametrize(("entry_id", "index"), [(0, 0), (1, 2), (2, 0), (-1, 0), (1 << 62, -1)])
 async def test_position_without_record_is_refused(entry_id: int, index: int) -> None:
-    async with house() as opened:
+    async with open_topics() as opened:
         log = await opened.log()
         await append(log, batch("a"))
         at = (await append(log, batch("b", "c"))).position

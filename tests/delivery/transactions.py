@@ -38,9 +38,9 @@ async def appended(
     append: Callable[[Callable[[AppendResult], None]], AppendResult | None],
 ) -> Position:
     """Append something, and say where it is."""
-    told: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
-    assert append(told.set_result) is None
-    result = await told
+    completion: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+    assert append(completion.set_result) is None
+    result = await completion
     assert result.error is None
     assert result.position is not None
     return result.position

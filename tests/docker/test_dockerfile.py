@@ -46,7 +46,7 @@ def test_build_sees_every_copied_path() -> None:
     assert all((ROOT / name).exists() for name in sources)
 
 
-def test_server_is_nobody_special_and_stops_by_its_own_signal() -> None:
+def test_server_is_unprivileged_and_stops_by_its_own_signal() -> None:
     server = stage("server")
     assert "USER 10001:10001" in server
     assert "STOPSIGNAL SIGTERM" in server

@@ -63,8 +63,8 @@ class RunningGateway:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something holds."""
-    while not condition():  # noqa: ASYNC110 (turns of the loop, no time)
+    """Run the event loop until the condition holds."""
+    while not condition():  # noqa: ASYNC110 (ticks of the loop, no time)
         await asyncio.sleep(0)
 
 

@@ -1,4 +1,4 @@
-"""Every error of the rooms below has a code of Kafka's."""
+"""Every error of the packages below has a code of Kafka's."""
 
 import inspect
 

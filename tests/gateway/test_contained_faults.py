@@ -116,7 +116,7 @@ async def hearing_of_records(
     await gateway.parked()
     fail_once(monkeypatch, FetchedPartition, "count")
     async with gateway.client() as writer:
-        await write(writer, b"heard of", 1)
+        await write(writer, b"reported", 1)
 
 
 async def hearing_of_records_in_a_session(
@@ -127,7 +127,7 @@ async def hearing_of_records_in_a_session(
     await session.fetch_later(gateway)
     fail_once(monkeypatch, SessionPartition, "stop_listening")
     async with gateway.client() as writer:
-        await write(writer, b"heard of", 1)
+        await write(writer, b"reported", 1)
 
 
 async def reading_from_storage(
@@ -206,7 +206,7 @@ def connection_of_port(gateway: RunningGateway, client: WireClient) -> Connectio
     return next((each for each in gateway.server.connections if each.peer.port == port), None)
 
 
-async def test_sweep_of_idle_connections_goes_on_after_one_fails(
+async def test_sweep_of_idle_connections_continues_after_one_fails(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     async with running_gateway() as gateway, gateway.client() as first:

@@ -29,7 +29,7 @@ IDLE_MS = 1_600
 
 
 @pytest.mark.parametrize("version", [5, 99, 32_767, -1])
-async def test_row_1_unknown_version_with_any_body_is_told_what_is_served(version: int) -> None:
+async def test_row_1_unknown_version_with_any_body_gets_the_served_versions(version: int) -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         head = (18).to_bytes(2, "big") + version.to_bytes(2, "big", signed=True)
         client.send_frame(head + (77).to_bytes(4, "big") + b"\xff" * 20)
@@ -115,7 +115,7 @@ async def test_row_17_requests_resent_after_a_lost_connection_leave_no_duplicate
         assert 5 == log.high_watermark
 
 
-async def test_feature_ordered_responses_acks_0_keeps_no_place() -> None:
+async def test_feature_ordered_responses_acks_0_has_no_response() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic(partitions=2)
         client.send(fetch({0: 0}, max_wait_ms=5_000), FETCH_V)

@@ -118,7 +118,7 @@ async def test_row_85_heartbeat_in_each_state() -> None:
         await waiting(gateway, 1)
         for _ in range(3):
             gateway.clock.advance(SESSION_MS - 1)
-            assert 27 == await one.heartbeat(), "preparing, and its session goes on"
+            assert 27 == await one.heartbeat(), "preparing, and its session is renewed"
         assert [0] == await one.leave()
         await other.joined()
         await other.leave()

@@ -107,7 +107,7 @@ async def test_row_100_several_groups_in_one_request(version: int) -> None:
         ]
 
 
-async def test_row_102_offsets_expire_when_nobody_needs_them() -> None:
+async def test_row_102_unused_offsets_expire() -> None:
     minute_ms = 60_000
     config = GatewayConfig(
         group_initial_rebalance_delay_ms=0,

@@ -91,7 +91,7 @@ async def test_row_42_duplicates_are_known_after_a_restart() -> None:
         assert 8 == await end_offset(client)
 
 
-async def test_row_43_producer_continues_when_nobody_remembers_it() -> None:
+async def test_row_43_forgotten_producer_continues() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         assert (0, 0) == await outcome(client, sequenced(0, 57))

@@ -82,7 +82,7 @@ async def test_row_129_every_version_answers_a_request_of_defaults(spec: Handler
 
 
 async def sweep(requests: list[tuple[HandlerSpec, ApiMessage]], cut: int | None) -> None:
-    """Send each request in each of its versions, whole or cut off, and see that all goes on."""
+    """Send each request in each of its versions, whole or cut off; the server keeps serving."""
     config = GatewayConfig(connections_max_idle_ms=0)
     with no_faults():
         async with running_gateway(config) as gateway, gateway.client() as bystander:

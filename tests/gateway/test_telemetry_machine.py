@@ -25,15 +25,15 @@ class Clients(RuleBasedStateMachine):
         self.state = TelemetryState()
         self.now_ms = 0
         self.version = 1
-        self.heard_ms: dict[int, int] = {}
-        self.turns: dict[int, tuple[ClientInstance, int]] = {}
-        """The last push of each that was in its turn and without a question behind it."""
+        self.touched_ms: dict[int, int] = {}
+        self.last_pushes: dict[int, tuple[ClientInstance, int]] = {}
+        """The last push of each that was within its interval and not followed by a request."""
 
     def teardown(self) -> None:
         telemetry_state.INSTANCES_MAX = INSTANCES_MAX  # type: ignore[misc]
 
-    def heard(self, number: int, connection: int) -> ClientInstance:
-        self.heard_ms[number] = self.now_ms
+    def touched(self, number: int, connection: int) -> ClientInstance:
+        self.touched_ms[number] = self.now_ms
         return self.state.touch(
             numbered(number),
             CLIENT,
@@ -45,15 +45,15 @@ class Clients(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, connection=CONNECTIONS)
     def ask(self, number: int, connection: int) -> None:
-        instance = self.heard(number, connection)
+        instance = self.touched(number, connection)
         assert self.version == instance.requested.version
         assert (f"v{self.version}",) == instance.requested.metrics
         if instance.admit_get(self.now_ms) is ErrorCode.NONE:
-            self.turns.pop(number, None)
+            self.last_pushes.pop(number, None)
 
     @rule(number=NUMBERS, connection=CONNECTIONS, is_known=st.booleans(), is_last=st.booleans())
     def push(self, number: int, connection: int, is_known: bool, is_last: bool) -> None:
-        instance = self.heard(number, connection)
+        instance = self.touched(number, connection)
         was_last = instance.is_terminating
         error = instance.admit_push(
             subscription_id=instance.requested.subscription_id + (not is_known),
@@ -65,11 +65,11 @@ class Clients(RuleBasedStateMachine):
         )
         assert (error is ErrorCode.INVALID_REQUEST) == was_last
         if error is ErrorCode.NONE and not is_last:
-            before, at_ms = self.turns.get(number, (None, 0))
+            before, at_ms = self.last_pushes.get(number, (None, 0))
             assert before is not instance or self.now_ms - at_ms >= INTERVAL_MS
         if error is ErrorCode.NONE:
             assert is_known
-            self.turns[number] = instance, self.now_ms
+            self.last_pushes[number] = instance, self.now_ms
 
     @rule(connection=CONNECTIONS)
     def disconnect(self, connection: int) -> None:
@@ -89,7 +89,7 @@ class Clients(RuleBasedStateMachine):
     def there_are_not_too_many_and_none_is_silent(self) -> None:
         instances = list(self.state.instances())
         assert len(instances) == len(self.state) <= FEW
-        last_heard = [self.heard_ms[one.id.int - 1_000] for one in instances]
+        last_heard = [self.touched_ms[one.id.int - 1_000] for one in instances]
         assert last_heard == sorted(last_heard), "who was silent for longest comes first"
         assert all(self.now_ms - at_ms < IDLE_MS for at_ms in last_heard)
 

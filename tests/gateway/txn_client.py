@@ -76,17 +76,18 @@ class TxnClient:
         self,
         value: bytes = b"v",
         *,
+        key: bytes | None = None,
         partition: int = 0,
         version: int = 11,
         topic: Topic | None = None,
         is_transactional: bool = True,
     ) -> int:
-        """Send one record; return the error. The sequence goes on when there is none."""
+        """Send one record; return the error. The sequence increases if there is none."""
         sequence = self.sequences.get(partition, 0)
         who = BatchProducer(
             self.producer_id, self.epoch, sequence, is_transactional=is_transactional
         )
-        data = bytes(build_batch([NewRecord(value, timestamp=1)], producer=who))
+        data = bytes(build_batch([NewRecord(value, key, timestamp=1)], producer=who))
         topic_id = ZERO_UUID if topic is None else topic.id
         request = produce({partition: data}, topic="t", topic_id=topic_id)
         request.transactional_id = self.transactional_id
@@ -169,6 +170,6 @@ async def read(
 
 
 async def settled(gateway: RunningGateway) -> None:
-    """Wait for the markers of every outcome that was told."""
+    """Wait for the markers of every reported outcome."""
     transactions = gateway.services.transactions
     await until(lambda: not any(one.state.is_prepared for one in transactions.records()))

@@ -15,7 +15,7 @@ import kledger
 import kledger.ledger
 import kledger.ledger.testing
 import kledger.sync
-from tests.tidy.sources import ROOMS, ROOT
+from tests.tidy.sources import PACKAGES, ROOT
 
 STORE = kledger.ledger.LedgerStore
 LEDGER = kledger.ledger.ManagedLedger
@@ -108,7 +108,7 @@ WAITING: dict[Callable[..., Any], str] = {
 
 PLAIN: dict[Callable[..., Any], str] = {
     kledger.connect: "url",
-    kledger.embedded: "path, *, kafka=None, settings=None",
+    kledger.embedded: "path, *, kafka=None, settings=None, engine=None, clock=None",
     kledger.sync.connect: "url",
     kledger.sync.embedded: "path, *, kafka=None, settings=None",
     kledger.Producer.send_nowait: WAITING[kledger.Producer.send],
@@ -164,6 +164,7 @@ PROPERTIES: dict[type, str] = {
     kledger.SubscriptionStats: (
         "type backlog unacknowledged consumers redelivery_rate revision_num is_under_revision"
     ),
+    ENGINE: "calls",
     kledger.EmbeddedClient: "kafka_address",
     kledger.sync.EmbeddedClient: "kafka_address",
 }
@@ -281,9 +282,9 @@ async def test_store_leaves_an_engine_open_that_it_was_given() -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_package_is_typed(room: str) -> None:
-    assert (Path(ROOT) / room / "py.typed").is_file()
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_is_typed(package: str) -> None:
+    assert (Path(ROOT) / package / "py.typed").is_file()
 
 
 def test_deviation_is_found() -> None:

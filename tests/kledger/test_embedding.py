@@ -121,7 +121,7 @@ async def test_partitions_that_kafka_adds_are_noticed(monkeypatch: pytest.Monkey
             pass
 
 
-async def test_crash_of_the_server_is_heard_and_raised_on_leaving() -> None:
+async def test_crash_of_the_server_fails_clients_and_is_raised_on_leaving() -> None:
     client = await kledger.embedded(None).__aenter__()
     consumer = await client.subscribe("orders", "s")
     receiving = asyncio.ensure_future(consumer.receive())

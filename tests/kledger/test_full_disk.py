@@ -166,7 +166,7 @@ def small_disk() -> Iterator[Path]:
 
 
 class Load:
-    """An idempotent producer that never gives up, and what it heard."""
+    """An idempotent producer that retries forever, and the answers it got."""
 
     def __init__(self, address: str) -> None:
         self.acknowledged: list[bytes] = []

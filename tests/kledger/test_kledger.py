@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kledger
-from tests.tidy.sources import ROOMS, ROOT
+from tests.tidy.sources import PACKAGES, ROOT
 
 
 def build(source: Path, target: str, folder: Path) -> Path:
@@ -37,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_folder_is_a_package_of_kledger() -> None:
     links = {each.name: each for each in (ROOT / "kledger").iterdir() if each.is_symlink()}
-    assert set(ROOMS) - {"kledger"} == set(links)
+    assert set(PACKAGES) - {"kledger"} == set(links)
     for name, link in links.items():
         assert Path("..") / name == link.readlink()
 
@@ -47,10 +47,12 @@ def test_wheel_holds_the_one_package_and_all_of_it(wheel: Path) -> None:
     assert {"kledger", f"kledger-{kledger.__version__}.dist-info"} == {
         name.partition("/")[0] for name in names
     }
-    for room in set(ROOMS) - {"kledger"}:
-        expected = {f"kledger/{each.relative_to(ROOT)}" for each in (ROOT / room).rglob("*.py")}
+    for package in set(PACKAGES) - {"kledger"}:
+        expected = {f"kledger/{each.relative_to(ROOT)}" for each in (ROOT / package).rglob("*.py")}
         assert expected == {
-            name for name in names if name.startswith(f"kledger/{room}/") and name.endswith(".py")
+            name
+            for name in names
+            if name.startswith(f"kledger/{package}/") and name.endswith(".py")
         }
 
 

@@ -2,7 +2,7 @@
 
 What was acknowledged under `fsync`, or was there at the last checkpoint under `os`, is there once
 and in order; a batch is there as a whole or not at all; a committed offset neither goes back nor
-lies beyond the log; and a producer that sends again what it heard nothing of is stored once.
+lies beyond the log; and an unanswered batch that its producer sends again is stored once.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from kledger.ledger.testing import FaultyEngine
 from kledger.offsets import NO_EXPIRY, CommittedOffset, OffsetStore, TopicPartition
 from kledger.topics import TopicsError
 from tests.batches.words import batch
-from tests.topics.words import SMALL_SEGMENTS, House, all_values, house, outcome, submit
+from tests.topics.words import SMALL_SEGMENTS, TopicStore, all_values, open_topics, outcome, submit
 
 PARTITIONS = 2
 STEPS = 5
@@ -46,7 +46,7 @@ class Partition:
         return self.batch_of(number)
 
     def batch_of(self, number: int) -> bytearray:
-        """Make a batch again, as a producer does that heard nothing of it."""
+        """Make a batch again, as a producer does without an answer."""
         return batch(*self.sent[number], producer=9, sequence=self.end_of(number))
 
     def end_of(self, count: int) -> int:
@@ -74,25 +74,25 @@ class Run:
     def acknowledged(self) -> list[tuple[int, int]]:
         return [(each.acknowledged, each.committed) for each in self.partitions]
 
-    async def go(self, here: House) -> None:
+    async def go(self, opened: TopicStore) -> None:
         """Produce, commit what was read, change topics."""
-        await here.registry.create("orders", partitions=PARTITIONS, configs=SMALL_SEGMENTS)
+        await opened.registry.create("orders", partitions=PARTITIONS, configs=SMALL_SEGMENTS)
         self.topics.add("orders")
-        offsets = OffsetStore.open(here.store)
+        offsets = OffsetStore(opened.store)
         for step in range(STEPS):
-            await asyncio.gather(*(self._produce(here, index) for index in range(PARTITIONS)))
+            await asyncio.gather(*(self._produce(opened, index) for index in range(PARTITIONS)))
             for index in range(PARTITIONS):
-                await self._commit(here, offsets, index)
+                await self._commit(opened, offsets, index)
             if self.durability == "os" and step % 2 == 1:
                 self.engine.checkpoint()
                 self.durable = self.acknowledged()
-        await here.registry.create("more", partitions=1)
+        await opened.registry.create("more", partitions=1)
         self.topics.add("more")
-        await here.registry.delete("more")
+        await opened.registry.delete("more")
         self.topics.discard("more")
 
-    async def _produce(self, here: House, index: int) -> None:
-        topic = here.registry.get("orders")
+    async def _produce(self, opened: TopicStore, index: int) -> None:
+        topic = opened.registry.get("orders")
         assert topic is not None
         log = await topic.open_partition(index)
         partition = self.partitions[index]
@@ -102,24 +102,18 @@ class Run:
             partition.acknowledged += 1
             self._note()
 
-    async def _commit(self, here: House, offsets: OffsetStore, index: int) -> None:
+    async def _commit(self, opened: TopicStore, offsets: OffsetStore, index: int) -> None:
         """Commit what a consumer has read, with another append on its way."""
-        topic = here.registry.get("orders")
+        topic = opened.registry.get("orders")
         log = topic.partition(index) if topic else None
         assert log is not None
-        partition, ended = self.partitions[index], asyncio.get_running_loop().create_future()
+        partition = self.partitions[index]
         read_up_to = log.high_watermark
-
-        def heard(error: LedgerError | None) -> None:
-            if error is None:
-                partition.committed = read_up_to
-                self._note()
-            ended.set_result(error)
-
         pending = submit(log, partition.next_batch())
-        offsets.commit_nowait("g", [(TopicPartition("orders", index), at(read_up_to))], heard)
+        ended = offsets.commit("g", {TopicPartition("orders", index): at(read_up_to)})
         if (await pending).error is not None or await ended is not None:
             raise PowerWent
+        partition.committed = read_up_to
         partition.acknowledged += 1
         self._note()
 
@@ -134,12 +128,13 @@ def at(offset: int) -> CommittedOffset:
 
 async def check(run: Run) -> None:
     """Open again, compare, send again what was not acknowledged, compare again."""
-    async with house(run.engine, store_config=run.config) as here:
-        topic = here.registry.get("orders")
+    async with open_topics(run.engine, store_config=run.config) as opened:
+        topic = opened.registry.get("orders")
         if topic is None:
             assert [(0, 0)] * PARTITIONS == run.durable
             return
-        offsets = OffsetStore.open(here.store)
+        offsets = OffsetStore(opened.store)
+        offsets.load()
         for index, partition in enumerate(run.partitions):
             log = await topic.open_partition(index)
             acknowledged, committed = run.durable[index]
@@ -149,21 +144,21 @@ async def check(run: Run) -> None:
             assert len(values) in ends[acknowledged:]
             whole = ends.index(len(values))
             assert [value for each in partition.sent[:whole] for value in each] == values
-            found = offsets.state.committed("g", TopicPartition("orders", index))
+            found = offsets.committed("g", TopicPartition("orders", index))
             assert committed <= (found.offset if found else 0) <= log.high_watermark
             for number in range(max(0, whole - 3), len(partition.sent)):
                 assert ends[number] == outcome(await submit(log, partition.batch_of(number)))
             everything = [value for each in partition.sent for value in each]
             assert everything == await all_values(log)
         if run.durability == "fsync":
-            assert run.topics <= {each.name for each in here.registry.all()}
+            assert run.topics <= {each.name for each in opened.registry.all()}
 
 
 async def recorded(durability: str) -> dict[str, int]:
     """Run without a fault; return how many operations of each kind began."""
     run = Run(FaultyEngine(None), durability)
-    async with house(run.engine, store_config=run.config, is_closed_well=False) as here:
-        await run.go(here)
+    async with open_topics(run.engine, store_config=run.config, is_closed_cleanly=False) as opened:
+        await run.go(opened)
         calls = dict(run.engine.calls)
     await check(run)
     return calls
@@ -175,8 +170,8 @@ async def cut_at(engine: FaultyEngine, durability: str, op: Operation, index: in
     for _ in range(index):
         engine.delay_next(op, 0)
     hold = engine.hold_next(op)
-    async with house(engine, store_config=run.config, is_closed_well=False) as here:
-        going = asyncio.ensure_future(run.go(here))
+    async with open_topics(engine, store_config=run.config, is_closed_cleanly=False) as opened:
+        going = asyncio.ensure_future(run.go(opened))
         reached = asyncio.ensure_future(hold.reached())
         await asyncio.wait([going, reached], return_when=asyncio.FIRST_COMPLETED)
         engine.drop_unsynced()

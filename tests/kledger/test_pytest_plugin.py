@@ -67,7 +67,7 @@ def test_broker_serves_both_kinds_of_programs_where_warnings_are_errors(
 def test_project_with_folders_of_our_names_where_warnings_are_errors(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A project's own `ledger` and `runtime` are its own, beside every fixture and face of ours."""
+    """A project's own `ledger` and `runtime` are not hidden by ours, whatever fixture it uses."""
     monkeypatch.delenv("COV_CORE_SOURCE", raising=False)
     pytester.makeini(
         "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"

@@ -1,18 +1,18 @@
-"""The short cuts change the time of a start and nothing else."""
+"""`quick_start` changes the time of a start and nothing else."""
 
 import subprocess
 import sys
 
 
 def run(code: str) -> list[str]:
-    """Run code in a process of its own; these short cuts are not for this one."""
+    """Run code in a process of its own, because `prepare` changes the whole process."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     return done.stdout.split()
 
 
-def test_checksum_is_the_same_and_nothing_else_was_loaded() -> None:
+def test_checksum_is_equal_and_nothing_else_is_loaded() -> None:
     assert ["0xe3069283", "False"] == run(
         "from kledger.quick_start import prepare; prepare()\n"
         "from crc32c import crc32c\n"
@@ -20,14 +20,14 @@ def test_checksum_is_the_same_and_nothing_else_was_loaded() -> None:
     )
 
 
-def test_package_that_is_loaded_already_stays_as_it_is() -> None:
+def test_loaded_package_is_not_replaced() -> None:
     assert ["True"] == run(
         "import crc32c; from kledger.quick_start import prepare; prepare()\n"
         "import sys; print(sys.modules['crc32c'] is crc32c and hasattr(crc32c, 'CRC32CHash'))"
     )
 
 
-def test_package_of_another_shape_is_left_alone() -> None:
+def test_package_with_other_contents_is_imported_as_usual() -> None:
     assert ["True"] == run(
         "import kledger.quick_start as q, sys\n"
         "def broken(name): raise ImportError(name)\n"

@@ -86,6 +86,53 @@ def test_sent_messages_are_received(client: kledger.sync.Client) -> None:
     assert 0 == client.subscription_stats("orders", "s").unacknowledged
 
 
+def test_table_view_follows_a_topic(client: kledger.sync.Client) -> None:
+    client.create_topic("orders", partitions=3)
+    producer = client.create_producer("orders")
+    producer.send(b"1", key="a")
+    with client.create_table_view("orders") as view:
+        assert (b"1", 1, [b"a"]) == (view.get("a"), len(view), list(view.keys()))
+        seen: list[tuple[bytes, bytes | None, bytes | None]] = []
+        errors: list[Exception] = []
+
+        def listener(key: bytes, value: bytes | None) -> None:
+            seen.append((key, value, view.get(key)))
+            for waiting in (view.refresh, lambda: view.for_each_and_listen(print)):
+                try:
+                    waiting()
+                except kledger.NotAllowed as error:
+                    errors.append(error)
+
+        view.for_each_and_listen(listener)
+        later: list[bytes] = []
+        view.listen(lambda key, _: later.append(key))
+        producer.send(b"2", key="a")
+        producer.send(None, key="a")
+        view.refresh()
+        assert [(b"a", b"1", b"1"), (b"a", b"2", b"2"), (b"a", None, None)] == seen
+        assert 6 == len(errors)
+        assert [b"a", b"a"] == later
+        assert "a" not in view
+        assert [] == list(view)
+    with pytest.raises(kledger.AlreadyClosed):
+        view.refresh()
+
+
+def test_listener_of_a_table_view_may_close_it(client: kledger.sync.Client) -> None:
+    client.create_topic("orders")
+    view = client.create_table_view("orders")
+    closed = threading.Event()
+
+    def listener(_key: bytes, _value: bytes | None) -> None:
+        view.close()
+        closed.set()
+
+    view.listen(listener)
+    client.create_producer("orders").send(b"1", key="a")
+    assert closed.wait(SOON_SECONDS)
+    view.close()
+
+
 def test_iteration_ends_with_what_is_iterated_over(client: kledger.sync.Client) -> None:
     producer = client.create_producer("orders")
     for each in (
@@ -180,9 +227,20 @@ def test_client_that_is_not_closed_is_closed_at_the_end_of_the_process(tmp_path:
         assert ["orders"] == client.topics()
 
 
-@pytest.mark.parametrize("name", ["Client", "EmbeddedClient", "Producer", "Consumer", "Reader"])
+@pytest.mark.parametrize(
+    "name", ["Client", "EmbeddedClient", "Producer", "Consumer", "Reader", "TableView"]
+)
 def test_classes_have_the_methods_of_their_twins(name: str) -> None:
-    hidden = {"open", "fail", "partitions", "queued", "send_again", "restart_at", "last_error"}
+    hidden = {
+        "open",
+        "load",
+        "fail",
+        "partitions",
+        "queued",
+        "send_again",
+        "restart_at",
+        "last_error",
+    }
     async_side, plain = getattr(kledger, name), getattr(kledger.sync, name)
     for method, member in inspect.getmembers(async_side):
         if method.startswith("_") or method in hidden:

@@ -132,7 +132,7 @@ async def test_request_that_fails_is_tried_again_by_its_client() -> None:
 
 
 @pytest.mark.parametrize("what", ["Produce", "sync"])
-async def test_held_request_or_operation_goes_on_when_it_is_released(what: str) -> None:
+async def test_held_request_or_operation_continues_when_it_is_released(what: str) -> None:
     with FaultyServer() as server:
         async with AIOKafkaProducer(bootstrap_servers=server.kafka_address) as producer:
             await producer.send_and_wait("orders", b"one")
@@ -144,7 +144,7 @@ async def test_held_request_or_operation_goes_on_when_it_is_released(what: str) 
             assert 1 == (await sending).offset
 
 
-async def test_server_that_is_left_lets_go_on_what_is_held() -> None:
+async def test_stopped_server_releases_held_requests() -> None:
     with FaultyServer() as server:
         producer = AIOKafkaProducer(bootstrap_servers=server.kafka_address)
         await producer.start()
@@ -193,7 +193,7 @@ async def test_restart_loses_what_was_not_synced() -> None:
             assert 0 == (await producer.send_and_wait("orders", b"again", partition=0)).offset
 
 
-def test_faulty_server_that_cannot_start_lets_go_of_its_folder(tmp_path: Path) -> None:
+def test_faulty_server_that_cannot_start_releases_its_folder(tmp_path: Path) -> None:
     from kledger.wiring import CannotStart
 
     with ServerThread() as other:

@@ -14,11 +14,12 @@ from aiokafka.structs import TopicPartition
 from kledger.batches.builder import NewRecord, build_batch
 from kledger.healthcheck import check
 from kledger.ledger import Corrupt
+from kledger.ledger.testing import FaultyEngine
 from kledger.native.errors import KledgerError, TopicNotFound, Unavailable
 from kledger.native.rpc.client import RpcClient
 from kledger.runtime.manual_clock import ManualClock
 from kledger.settings import Settings, load
-from kledger.wiring import BrokerServer, CannotStart
+from kledger.wiring import IDLE_ROUNDS, MANY_CLOSED, BrokerServer, CannotStart
 from tests.contained import Contained
 
 YEAR_2100_MS = 4_102_444_800_000
@@ -330,4 +331,32 @@ async def test_clients_get_an_address_that_they_can_reach(
     answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
     assert advertised.encode() in answer
     writer.close()
+    await server.stop()
+
+
+class CheckpointedEngine(FaultyEngine):
+    """Counts checkpoints; the server asks for one before it gives memory back."""
+
+    checkpoint_count = 0
+
+    def checkpoint(self) -> None:
+        super().checkpoint()
+        self.checkpoint_count += 1
+
+
+async def test_memory_goes_back_when_many_partitions_were_closed() -> None:
+    clock, engine = ManualClock(), CheckpointedEngine()
+    server = BrokerServer(settings(), on_crash=no_crash, clock=clock, engine=engine)
+    await server.start()
+    assert server._services is not None
+    registry = server._services.registry
+    topic = await registry.create("orders", partitions=MANY_CLOSED)
+    await asyncio.gather(*(topic.open_partition(index) for index in range(MANY_CLOSED)))
+    assert 0 == engine.checkpoint_count
+    round_ms = settings().server.log_partitions_max_idle_ms // IDLE_ROUNDS
+    async with asyncio.timeout(60):
+        while not engine.checkpoint_count:
+            clock.advance(round_ms)
+            await asyncio.sleep(0)
+    assert 0 == registry.open_partition_count
     await server.stop()

@@ -1,12 +1,13 @@
 """Fixtures of the ledger tests: a manual clock, and stores that are closed at the end."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kledger.ledger import LedgerStore, ManagedLedger, Position, StoreConfig
-from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.testing import ClockPace, FaultyEngine, ManualClock
 from tests.ledger.words import COLD, SMALL, TWO, OpenStore, add_all, numbers, written
 
 
@@ -19,9 +20,10 @@ def clock() -> ManualClock:
 async def open_store(clock: ManualClock) -> AsyncIterator[OpenStore]:
     """Open stores in memory; at the end held operations are released and all stores closed."""
     stores: list[LedgerStore] = []
+    paced = partial(LedgerStore.open, None, clock=clock, start_pace=partial(ClockPace, clock))
 
     async def open_one(**options: object) -> LedgerStore:
-        store = await LedgerStore.open(None, clock=clock, **options)  # type: ignore[arg-type]
+        store = await paced(**options)  # type: ignore[arg-type]
         stores.append(store)
         return store
 

@@ -1,5 +1,7 @@
 """Managed ledgers that are created at once, and deleted together."""
 
+import asyncio
+
 import pytest
 
 from kledger.ledger import Fenced, LedgerError, LedgerState, Position, StorageFailed
@@ -62,7 +64,7 @@ class Unreadable(FaultyEngine):
 
 
 async def test_a_deletion_that_cannot_read_changes_nothing(open_store: OpenStore) -> None:
-    """What the engine raised came out as it was, an error that no caller of this room knows."""
+    """What the engine raised came out as it was, an error that no caller of this package knows."""
     engine = Unreadable()
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders")
@@ -110,6 +112,26 @@ async def test_a_created_managed_ledger_without_an_entry_is_closed_and_deleted(
             assert [] == await all_of(await store.open_managed_ledger(how))
         await store.delete_managed_ledger(how)
     assert [ID_COUNTER] == [key for key, _ in engine.scan(b"", b"\xff")]
+
+
+async def test_a_deletion_does_not_take_a_creation_of_unknown_outcome_for_none(
+    open_store: OpenStore,
+) -> None:
+    """Regression: a store that was replaced had deleted nothing, and reported success."""
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine)
+    hold = engine.hold_next("commit")
+    ml = store.create_managed_ledger_nowait("orders", lost=lambda error: None)
+    assert ml is not None
+    adding = asyncio.ensure_future(ml.add_entry(b"0"))
+    await hold.reached()
+    deleting = asyncio.ensure_future(store.delete_managed_ledger("orders"))
+    while ml.state is not LedgerState.FENCED_FOR_DELETION:  # noqa: ASYNC110 - ticks, no time
+        await asyncio.sleep(0)
+    await open_store(engine=engine)
+    hold.release()
+    outcomes = await asyncio.gather(adding, deleting, return_exceptions=True)
+    assert [Fenced, Fenced] == [type(each) for each in outcomes]
 
 
 async def test_a_creation_that_was_not_written_is_none(open_store: OpenStore) -> None:

@@ -135,9 +135,9 @@ Durable acks
         test_acknowledgements_of_one_tick_share_a_sync
     ledger/cursors/test_cursor_writer.py
         test_the_pace_lets_calls_return_before_they_are_durable
-        test_a_damaged_row_falls_back_to_the_one_before
+        test_a_damaged_row_is_replaced_by_the_previous_one
         test_above_the_limit_the_highest_are_redelivered_with_a_warning
-        test_trimming_follows_what_is_durable_only
+        test_trimming_follows_durable_acknowledgements_only
 Batch index
     ledger/cursors/test_cursor_state.py
         test_a_batch_is_unacknowledged_until_its_last_index
@@ -148,7 +148,7 @@ Batch index
         test_a_cursor_with_many_ranges_keeps_its_progress_row_when_closed
 Waiting read
     ledger/cursors/test_cursor_reads.py
-        test_no_wake_up_is_lost_whenever_an_entry_comes
+        test_no_wake_up_is_lost_whenever_an_entry_is_appended
         test_one_read_waits_and_can_be_cancelled
         test_a_waiting_read_ends_when_nothing_more_can_come
 Reset

@@ -103,6 +103,22 @@ async def test_every_start_count_and_end_reads_what_a_list_would(
         assert cached is None or cached == found
 
 
+async def test_a_range_is_read_in_chunks(ten: tuple[ManagedLedger, list[Position]]) -> None:
+    ml, positions = ten
+    for first, last, count in product((0, 3, 9), (0, 5, 9), (1, 4, 100)):
+        chunks = [
+            chunk
+            async for chunk in ml.read_in_chunks(
+                positions[first], positions[last], count=count, bytes_max=1 << 20
+            )
+        ]
+        found = [entry for chunk in chunks for entry in chunk]
+        assert numbers(0, 9)[first : last + 1] == datas(found)
+        assert all(1 <= len(chunk) <= count for chunk in chunks)
+    one_by_one = ml.read_in_chunks(EARLIEST, count=100, bytes_max=1)
+    assert [[each] for each in numbers(0, 9)] == [datas(chunk) async for chunk in one_by_one]
+
+
 async def test_entries_carry_their_positions(ten: tuple[ManagedLedger, list[Position]]) -> None:
     ml, positions = ten
     assert positions == [entry.position for entry in await ml.read_entries(EARLIEST, 100)]

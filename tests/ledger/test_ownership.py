@@ -35,6 +35,7 @@ from tests.ledger.words import SMALL, OpenStore, add_all, all_of, append, number
 Call = Callable[[ManagedLedger], Awaitable[object] | object]
 
 CHANGING: dict[str, Call] = {
+    "begin_compaction": lambda ml: ml.begin_compaction(),
     "roll_over": lambda ml: ml.roll_over(),
     "set_property": lambda ml: ml.set_property("a", "stale"),
     "terminate": lambda ml: ml.terminate(),
@@ -65,11 +66,13 @@ OF_COMMITTER_AND_STORE = {
     "fence_for_deletion", "group_confirmed", "revert", "resume",
 }  # fmt: skip
 ASKING = {
+    "compacted", "compacted_reader", "compaction_cursor", "is_compacting",
     "config", "cursor_names", "cursors", "estimated_backlog_bytes", "find_newest_before",
     "find_newest_matching", "first_position", "has_cursors", "has_entries_from",
     "is_terminated", "is_valid_position",
     "last_confirmed_entry", "ledgers", "next_valid_position", "number_of_entries",
     "previous_position", "properties", "read_cached", "read_entries", "read_entry",
+    "read_in_chunks",
     "slowest_position", "state", "total_size", "unit_kind", "unit_name",
 }  # fmt: skip
 
@@ -427,7 +430,9 @@ async def test_a_closing_store_does_not_cancel_waiting_trims(open_store: OpenSto
     assert [type(None), *[AlreadyClosed] * 2999] == [type(each) for each in outcomes]
 
 
-async def test_waiters_for_room_are_called_when_the_store_is_fenced(open_store: OpenStore) -> None:
+async def test_waiters_for_the_queue_are_called_when_the_store_is_fenced(
+    open_store: OpenStore,
+) -> None:
     """Regression: the group in flight counted for ever, as its end was not reported any more."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine, config=StoreConfig(committer_queue_bytes_max=4))

@@ -37,7 +37,7 @@ OTHER_ROWS = RecordRows[str, str](
 
 
 class Words(RecordTable[str, str]):
-    """A table that notes what was replayed."""
+    """A table that records replays."""
 
     def __init__(self, store: LedgerStore) -> None:
         super().__init__(store, ROWS, self._note)
@@ -128,6 +128,18 @@ async def test_a_fault_before_the_write_leaves_no_head() -> None:
         with pytest.raises(RuntimeError):
             words.submit("a", "1", append)
         assert (None, 0) == (words.head("a"), words.head_count())
+
+
+async def test_a_write_that_ends_at_once_leaves_no_head() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+        words = Words(store)
+
+        def ends(_rows: Sequence[Row], done: RowsDone, /) -> None:
+            done(None)
+
+        append: Append = ends
+        assert await words.submit("a", "1", append) is None
+        assert ("1", False) == (words.get("a"), words.is_writing)
 
 
 async def test_a_fault_of_the_replay_is_the_callers() -> None:

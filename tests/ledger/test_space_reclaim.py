@@ -8,14 +8,19 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from asyncio_throttle.throttler import Throttler
 
 from kledger.ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
 from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from kledger.ledger.errors import Fenced, StorageFailed
-from kledger.ledger.space_reclaim import CHUNK_BYTES, FAULTS_IN_A_ROW_MAX, IDLE_MS, LOOK_DELAY_MS
+from kledger.ledger.space_reclaim import (
+    CHUNK_BYTES,
+    FAULTS_IN_A_ROW_MAX,
+    IDLE_MS,
+    LOOK_DELAY_MS,
+    throttled,
+)
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import SystemClock
@@ -158,16 +163,41 @@ async def test_chunks_keep_the_pace(
     on_disk.close()
 
 
-async def test_a_throttler_paces_on_the_systems_clock(open_store: OpenStore) -> None:
-    """It takes no clock, so its settings are all that a test sees without waiting."""
-    config = StoreConfig(log_rewrite_bytes_per_second=CHUNK_BYTES * 50)
-    store = await open_store(config=config)
+async def test_each_chunk_waits_for_the_pace(
+    open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine
+) -> None:
+    """Whatever the clock does, there are no more chunks than the pace allowed."""
+    periods: list[float] = []
+    allowed = asyncio.Semaphore(0)
+
+    class ByHand:
+        def __init__(self, period_s: float) -> None:
+            periods.append(period_s)
+
+        async def acquire(self) -> None:
+            await allowed.acquire()
+
+    config = StoreConfig(durability="os", log_rewrite_bytes_per_second=CHUNK_BYTES * 50)
+    store = await open_store(engine=on_disk, config=config, start_pace=ByHand)
+    await fill(store)
+    await delete_most(store)
     reclaim = store._reclaim
-    reclaim._clock = SystemClock()
-    throttler = getattr(reclaim._new_pace(), "__self__", None)
-    assert isinstance(throttler, Throttler)
-    assert (1, 0.02, 0.005) == (throttler.rate_limit, throttler.period, throttler.retry_interval)
+    await advanced(clock, store, lambda: clock.monotonic_ms() >= 10 * LOOK_DELAY_MS)
+    assert ([0.02], 0) == (periods, reclaim.moved_bytes)
+    allowed.release()
+    await advanced(clock, store, lambda: reclaim.moved_bytes > 0)
+    assert CHUNK_BYTES >= reclaim.moved_bytes
     await store.close()
+    on_disk.close()
+
+
+async def test_the_throttler_spaces_chunks_in_real_time() -> None:
+    """The first comes at once, each other a period after the one before."""
+    pace, clock = throttled(0.02), SystemClock()
+    begun_ms = clock.monotonic_ms()
+    for _ in range(4):
+        await pace.acquire()
+    assert clock.monotonic_ms() - begun_ms >= 3 * 20
 
 
 async def test_a_log_that_is_half_alive_waits_until_appends_stop(
@@ -394,9 +424,9 @@ async def test_nine_tenths_of_128_mib_are_freed_within_a_minute(
     engine.close()
 
 
-@pytest.mark.parametrize("turn", range(8))
+@pytest.mark.parametrize("tick_count", range(8))
 async def test_a_store_closes_in_every_tick_of_a_search(
-    open_store: OpenStore, clock: ManualClock, turn: int
+    open_store: OpenStore, clock: ManualClock, tick_count: int
 ) -> None:
     """Regression: closed during a search, with other appends, it waited for the next search."""
     store = await open_store()
@@ -404,6 +434,6 @@ async def test_a_store_closes_in_every_tick_of_a_search(
     await asyncio.sleep(0)
     await ml.add_entry(b"x")
     clock.advance(LOOK_DELAY_MS)
-    for _ in range(turn):
+    for _ in range(tick_count):
         await asyncio.sleep(0)
     await asyncio.wait_for(store.close(), 60)

@@ -46,6 +46,7 @@ async def test_a_closed_store_refuses_everything(open_store: OpenStore) -> None:
         store.open_managed_ledger("orders"),
         store.delete_managed_ledger("orders"),
         store.put_rows([(b"k", b"v")]),
+        store.checkpoint(),
         ml.add_entry(b"x"),
     ):
         with pytest.raises(AlreadyClosed):
@@ -317,10 +318,10 @@ async def test_two_handles_that_fence_each_other_lose_nothing(open_store: OpenSt
     acknowledged: list[bytes] = []
 
     async def write(writer: int) -> None:
-        for turn in range(10):
+        for round_ in range(10):
             ml = await store.open_managed_ledger("orders", config=SMALL)
             for number in range(5):
-                data = b"%d-%d-%d" % (writer, turn, number)
+                data = b"%d-%d-%d" % (writer, round_, number)
                 try:
                     await ml.add_entry(data)
                 except Fenced:
@@ -404,6 +405,16 @@ async def test_drained_is_called_through_the_store(open_store: OpenStore) -> Non
     hold.release()
     await store.flush()
     assert [False] == drained
+
+
+async def test_a_checkpoint_makes_what_was_written_durable(open_store: OpenStore) -> None:
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine, config=StoreConfig(durability="os"))
+    await store.put_rows([(b"k", b"v")])
+    await store.checkpoint()
+    engine.drop_unsynced()
+    again = await open_store(engine=engine)
+    assert b"v" == again.get_row(b"k")
 
 
 async def test_blocking_calls_are_made_in_a_thread(open_store: OpenStore) -> None:

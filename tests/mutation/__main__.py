@@ -1,7 +1,7 @@
 """Measure what the tests of a module are worth: `python -m tests.mutation MODULE`.
 
 Without a module all of modules.py are measured. `--tests` names other tests than those listed
-there, `--own` leaves all but the module's own file out; `--survivors` prints what nobody noticed;
+there, `--own` runs the module's own test file only; `--survivors` prints the survivors;
 `--most 1000` takes every mutant.
 """
 
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("modules", nargs="*", default=list(MODULES), metavar="MODULE")
     parser.add_argument("--tests", nargs="+", metavar="PATH", help="instead of those of the list")
     parser.add_argument("--own", action="store_true", help="the module's own test file only")
-    parser.add_argument("--survivors", action="store_true", help="print what nobody noticed")
+    parser.add_argument("--survivors", action="store_true", help="print the surviving mutants")
     parser.add_argument("--caught", action="store_true", help="print the mutants that were caught")
     parser.add_argument("--most", type=int, default=MUTANTS_MAX, help="how many mutants of each")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)

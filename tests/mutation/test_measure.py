@@ -6,7 +6,7 @@ import pytest
 
 from tests.mutation.measure import Measured, MeasurementFailed, draw, listed, measure, parse_results
 
-ROOM = """\
+PART = """\
 def larger(one: int, other: int) -> int:
     return one if one > other else other
 
@@ -15,7 +15,7 @@ def nobody_calls() -> int:
     return 1
 """
 GOOD = """\
-from package.room.numbers import larger
+from package.part.numbers import larger
 
 
 def test_larger() -> None:
@@ -25,11 +25,11 @@ WRONG = GOOD.replace("(2, 2)", "(2, 3)")
 
 
 def small_tree(root: Path, test: str) -> Path:
-    """Build a tree whose package holds its room through a link."""
-    (root / "room").mkdir()
-    (root / "room" / "numbers.py").write_text(ROOM, "utf-8")
+    """Build a tree whose package contains a folder through a link."""
+    (root / "part").mkdir()
+    (root / "part" / "numbers.py").write_text(PART, "utf-8")
     (root / "package").mkdir()
-    (root / "package" / "room").symlink_to("../room")
+    (root / "package" / "part").symlink_to("../part")
     (root / "tests").mkdir()
     (root / "tests" / "test_numbers.py").write_text(test, "utf-8")
     (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\npythonpath = ['.']\n", "utf-8")
@@ -44,8 +44,8 @@ def contents(root: Path) -> dict[str, str]:
 def test_mutants_of_a_linked_module_are_caught_missed_and_not_reached(tmp_path: Path) -> None:
     root = small_tree(tmp_path, GOOD)
     before = contents(root)
-    measured = measure(root, "package/room/numbers.py", ["tests"], shows_changes=True)
-    # `>=` for `>` is the mutant that nobody can notice: of two equal numbers either one will do.
+    measured = measure(root, "package/part/numbers.py", ["tests"], shows_changes=True)
+    # `>=` for `>` is an equivalent mutant: of two equal numbers either is right.
     assert (1, 1) == (measured.count("survived"), measured.count("no tests"))
     assert len(measured.statuses) == len(measured.caught) + 2
     assert ["one >= other" in change for change in measured.changes.values()].count(True) == 1
@@ -55,7 +55,7 @@ def test_mutants_of_a_linked_module_are_caught_missed_and_not_reached(tmp_path: 
 @pytest.mark.slow
 def test_tests_that_fail_without_a_mistake_measure_nothing(tmp_path: Path) -> None:
     with pytest.raises(MeasurementFailed, match="mutmut"):
-        measure(small_tree(tmp_path, WRONG), "package/room/numbers.py", ["tests"])
+        measure(small_tree(tmp_path, WRONG), "package/part/numbers.py", ["tests"])
 
 
 def test_a_timeout_counts_as_caught() -> None:
@@ -72,7 +72,7 @@ def test_settings_of_several_values_stand_in_lines_of_their_own() -> None:
     assert ["also_copy =", "    a", "    b"] == listed("also_copy", ["a", "b"])
 
 
-def test_a_draw_is_the_same_each_time_and_fills_what_room_there_is() -> None:
+def test_a_draw_is_repeatable_and_fills_the_limit() -> None:
     statuses = {"f1": "killed"} | {f"f{number}": "not checked" for number in range(2, 10)}
     drawn = draw(statuses, 5)
     assert (4, 4) == (len(drawn), len(set(drawn)))

@@ -15,23 +15,23 @@ def test_listed_modules_and_tests_exist(module: str) -> None:
     assert [] == [path for path in chosen_tests(ROOT, module) if not (ROOT / path).exists()]
 
 
-@pytest.mark.parametrize("name", ["room/x.py", "room/x", "room.x", "kledger.room.x"])
+@pytest.mark.parametrize("name", ["part/x.py", "part/x", "part.x", "kledger.part.x"])
 def test_a_module_is_named_by_path_or_by_import(tmp_path: Path, name: str) -> None:
-    (tmp_path / "room").mkdir()
-    (tmp_path / "room" / "x.py").touch()
-    assert "room/x.py" == module_path(tmp_path, name)
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "x.py").touch()
+    assert "part/x.py" == module_path(tmp_path, name)
     (tmp_path / "kledger").mkdir()
-    (tmp_path / "kledger" / "room").symlink_to("../room")
-    assert "kledger/room/x.py" == module_path(tmp_path, name)
+    (tmp_path / "kledger" / "part").symlink_to("../part")
+    assert "kledger/part/x.py" == module_path(tmp_path, name)
 
 
 def test_a_module_without_a_test_of_its_own_is_tested_by_its_folder(tmp_path: Path) -> None:
-    assert ["tests/room"] == chosen_tests(tmp_path, "room.x")
-    (tmp_path / "tests" / "room").mkdir(parents=True)
-    (tmp_path / "tests" / "room" / "test_x.py").touch()
-    assert ["tests/room/test_x.py"] == chosen_tests(tmp_path, "kledger.room.x")
+    assert ["tests/part"] == chosen_tests(tmp_path, "part.x")
+    (tmp_path / "tests" / "part").mkdir(parents=True)
+    (tmp_path / "tests" / "part" / "test_x.py").touch()
+    assert ["tests/part/test_x.py"] == chosen_tests(tmp_path, "kledger.part.x")
 
 
 def test_an_unknown_module_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no module room/y\.py"):
-        module_path(tmp_path, "room.y")
+    with pytest.raises(FileNotFoundError, match=r"no module part/y\.py"):
+        module_path(tmp_path, "part.y")

@@ -31,9 +31,9 @@ class Rig:
 
     async def pass_ms(self, ms: int) -> None:
         """Let time pass, and everything happen that is due."""
-        await turns()
+        await ticks()
         self.clock.advance(ms)
-        await turns()
+        await ticks()
 
 
 @asynccontextmanager
@@ -64,8 +64,8 @@ def decoder(supervisor: Supervisor, pool: BlockingRunner | None = None) -> Messa
     return MessageDecoder(long_calls, supervisor)
 
 
-async def turns(count: int = 20) -> None:
-    """Let the loop go round."""
+async def ticks(count: int = 20) -> None:
+    """Run that many ticks of the event loop."""
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Fixtures of all tests of this room: a port."""
+"""Fixtures of all tests of this package: a port."""
 
 import socket
 from collections.abc import Iterator

@@ -17,12 +17,14 @@ from kledger.native.broker import (
     ConsumerRequest,
     MetricsClient,
     OnEnded,
+    OnReadPosition,
     PartitionStats,
     PushedClientMetrics,
     RecordLocation,
     RecordPosition,
     SendReceipt,
     SubscriptionStats,
+    TopicCompactionStatus,
     TopicInfo,
     TopicStats,
 )
@@ -39,6 +41,13 @@ METRICS_CLIENT = MetricsClient(
     pushed_at_ms=0,
 )
 LAST_RECORD = RecordLocation(RecordPosition(Position(3, 4), 5), 6, 70)
+COMPACTION_STATUS = TopicCompactionStatus(
+    state="error",
+    error="partition 1: no space",
+    started_ms=5,
+    ended_ms=None,
+    horizons=(LAST_RECORD, None),
+)
 SUBSCRIPTION_STATS = SubscriptionStats(
     type=None,
     backlog=1,
@@ -74,11 +83,12 @@ class RecordingLink:
         self.is_closed = False
         self.permits = 0
         self.deliver: Deliver = lambda _: None
+        self.on_read_position: OnReadPosition = lambda _: None
         self.hold: asyncio.Event | None = None
         self.refused: set[Acknowledgement] = set()
 
     def _note(self, *what: Any) -> None:
-        self._broker.note(self.name, *what)
+        self._broker.record(self.name, *what)
 
     async def _maybe_held(self) -> None:
         if self.hold is not None:
@@ -120,7 +130,7 @@ class RecordingLink:
 def _recorded(
     method: Callable[Concatenate[Broker, P], Coroutine[Any, Any, R]], answer: R
 ) -> Callable[Concatenate["RecordingBroker", P], Coroutine[Any, Any, R]]:
-    """Return a method that notes its name and its arguments in order, and returns `answer`."""
+    """Return a method that records its name and its arguments in order, and returns `answer`."""
 
     @functools.wraps(method)
     async def call(self: "RecordingBroker", /, *given: P.args, **named: P.kwargs) -> R:
@@ -147,7 +157,7 @@ class RecordingBroker:
         self.hold_open: asyncio.Event | None = None
         self.fail_open: Exception | None = None
 
-    def note(self, *what: Any) -> None:
+    def record(self, *what: Any) -> None:
         self.calls.append(what)
         self.changed.notify()
 
@@ -163,7 +173,7 @@ class RecordingBroker:
             await self.changed.wait()
 
     async def _answer(self, value: Any, *what: Any) -> Any:
-        self.note(*what)
+        self.record(*what)
         if self.hold_open is not None:
             await self.hold_open.wait()
         self.maybe_fail()
@@ -181,13 +191,20 @@ class RecordingBroker:
         return self._linked(name, on_ended)
 
     async def open_consumer(
-        self, request: ConsumerRequest, *, deliver: Deliver, on_ended: OnEnded
+        self,
+        request: ConsumerRequest,
+        *,
+        deliver: Deliver,
+        on_ended: OnEnded,
+        on_read_position: OnReadPosition | None = None,
     ) -> RecordingLink:
         await self._answer(None, "open_consumer", request)
         if self.fail_open is not None:
             raise self.fail_open
         link = self._linked(request.consumer_name, on_ended)
         link.deliver = deliver
+        if on_read_position is not None:
+            link.on_read_position = on_read_position
         return link
 
     def _linked(self, name: str, on_ended: OnEnded) -> RecordingLink:
@@ -196,12 +213,15 @@ class RecordingBroker:
         return link
 
     last_record = _recorded(Broker.last_record, NO_RECORD)
+    committed_ends = _recorded(Broker.committed_ends, [Position(3, 5), Position(-1, 0)])
     offset_of = _recorded(Broker.offset_of, 17)
     create_topic = _recorded(Broker.create_topic, None)
     delete_topic = _recorded(Broker.delete_topic, None)
     topics = _recorded(Broker.topics, ["a", "ü"])
     create_partitions = _recorded(Broker.create_partitions, None)
     terminate = _recorded(Broker.terminate, [LAST_RECORD, NO_RECORD])
+    start_compaction = _recorded(Broker.start_compaction, None)
+    compaction_status = _recorded(Broker.compaction_status, COMPACTION_STATUS)
     subscriptions = _recorded(Broker.subscriptions, ["s"])
     create_subscription = _recorded(Broker.create_subscription, None)
     delete_subscription = _recorded(Broker.delete_subscription, None)
@@ -238,7 +258,7 @@ class RecordingBroker:
         return found
 
     async def close(self) -> None:
-        self.note("close")
+        self.record("close")
 
 
 class Endings:

@@ -17,10 +17,11 @@ from kledger.native.server.service import NativeService
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.subscriptions.model import Acknowledgement, Delivery, SubscriptionType
+from kledger.topics.cleaner import Cleaner
 from kledger.topics.config.topic_config import TopicDefaults
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import batch
-from tests.topics.words import House, append, house
+from tests.topics.words import CleanerSettings, TopicStore, append, open_topics
 
 
 @dataclass
@@ -29,6 +30,7 @@ class Link:
 
     deliveries: list[Delivery] = field(default_factory=list)
     ends: list[KledgerError | None] = field(default_factory=list)
+    read_positions: list[Position] = field(default_factory=list)
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         self.deliveries += deliveries
@@ -55,7 +57,7 @@ class Link:
 class Serving:
     """The objects that a test uses."""
 
-    house: House
+    topics: TopicStore
     service: NativeService
     supervisor: Supervisor
     forgotten: list[UUID]
@@ -63,7 +65,7 @@ class Serving:
     async def log(
         self, topic: str = "orders", *, index: int = 0, partitions: int = 1
     ) -> PartitionLog:
-        registry = self.house.registry
+        registry = self.topics.registry
         found = registry.get(topic) or await registry.create(topic, partitions=partitions)
         return await found.open_partition(index)
 
@@ -84,6 +86,7 @@ class Serving:
         kind: SubscriptionType = SubscriptionType.EXCLUSIVE,
         start: SeekTarget = "earliest",
         permits: int = 1_000,
+        reports_read_position: bool = False,
         **more: object,
     ) -> ConsumerLink:
         request = ConsumerRequest(
@@ -95,7 +98,10 @@ class Serving:
             **more,  # type: ignore[arg-type]
         )
         consumer = await self.service.open_consumer(
-            request, deliver=link.deliver, on_ended=link.on_ended
+            request,
+            deliver=link.deliver,
+            on_ended=link.on_ended,
+            on_read_position=link.read_positions.append if reports_read_position else None,
         )
         if permits:
             consumer.add_permits(permits)
@@ -119,7 +125,7 @@ async def serving(
     async def forget(topic_id: UUID) -> None:
         forgotten.append(topic_id)
 
-    async with house(
+    async with open_topics(
         engine, store_config=store_config, defaults=defaults, threads=threads
     ) as opened:
         service = NativeService(
@@ -128,6 +134,9 @@ async def serving(
             clock=opened.clock,
             timers=Timers(opened.clock, supervisor),
             supervisor=supervisor,
+            cleaner=Cleaner(
+                opened.registry, opened.store, opened.clock, supervisor, CleanerSettings()
+            ),
             auto_create_topics=auto_create_topics,
             forget_topic=forget,
         )
@@ -147,7 +156,7 @@ def ack(delivery: Delivery, *indexes: int, size: int | None = None) -> Acknowled
     return Acknowledgement(delivery.position, records, count)
 
 
-async def turns(count: int = 30) -> None:
-    """Let the loop turn."""
+async def ticks(count: int = 30) -> None:
+    """Run that many ticks of the event loop."""
     for _ in range(count):
         await asyncio.sleep(0)

@@ -16,7 +16,6 @@ from kledger.offsets.records import (
     encode_key,
     encode_pending_key,
     encode_value,
-    group_prefix,
 )
 
 names = st.text(max_size=20)
@@ -36,23 +35,14 @@ offsets = st.builds(
 @given(names, topic_partitions)
 def test_key_survives(group: str, topic_partition: TopicPartition) -> None:
     assert decode_key(encode_key(group, topic_partition)) == (group, topic_partition)
-    assert encode_key(group, topic_partition).startswith(group_prefix(group))
-
-
-@given(names, names, topic_partitions)
-def test_rows_of_one_group_are_not_below_another(
-    one: str, other: str, topic_partition: TopicPartition
-) -> None:
-    if one != other:
-        assert not encode_key(one, topic_partition).startswith(group_prefix(other))
 
 
 @given(st.integers(0, 2**63 - 1), names, topic_partitions)
 def test_key_of_a_pending_offset_survives(
     producer_id: int, group: str, topic_partition: TopicPartition
 ) -> None:
-    key = encode_pending_key(producer_id, group, topic_partition)
-    assert decode_pending_key(key) == (producer_id, group, topic_partition)
+    key = encode_pending_key(group, (producer_id, topic_partition))
+    assert decode_pending_key(key) == (group, (producer_id, topic_partition))
 
 
 @given(offsets)

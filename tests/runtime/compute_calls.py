@@ -3,7 +3,9 @@
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from pickle import PickleBuffer
 
 from kledger.batches.buffers import Buffer
 from kledger.batches.pacing import Pause
@@ -55,3 +57,64 @@ def loaded_with(data: Buffer, module: str, pause: Pause) -> list[str]:
     """Return the names of all modules that are loaded once a module is."""
     import_module(module)
     return sorted(sys.modules)
+
+
+class Log:
+    """A state: what the calls of a session were given."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: list[bytes] = []
+
+
+def append(
+    log: Log, data: memoryview, sizes: Sequence[int], suffix: bytes, pause: Pause
+) -> tuple[str, int, int]:
+    """Append one line for each buffer; return name, count and process id."""
+    position = 0
+    for size in sizes:
+        log.lines.append(bytes(data[position : position + size]) + suffix)
+        position += size
+    pause()
+    return log.name, len(log.lines), os.getpid()
+
+
+def append_and_refuse(log: Log, data: memoryview, sizes: Sequence[int], pause: Pause) -> None:
+    log.lines.append(bytes(data))
+    raise Refusal("no", (5,))
+
+
+def lines(log: Log, data: memoryview, sizes: Sequence[int], pause: Pause) -> list[bytes]:
+    return log.lines
+
+
+def halves(
+    log: Log, data: memoryview, sizes: Sequence[int], pause: Pause
+) -> tuple[tuple[int, PickleBuffer], ...]:
+    """Return the first half of each buffer."""
+    position, found = 0, []
+    for size in sizes:
+        half = bytes(data[position : position + size // 2])
+        found.append((size, PickleBuffer(half)))
+        position += size
+    return tuple(found)
+
+
+def never_return_with_state(
+    log: Log, data: memoryview, sizes: Sequence[int], path: str, pause: Pause
+) -> None:
+    never_return(data, path, pause)
+
+
+def allocate_in_state(
+    log: Log, data: memoryview, sizes: Sequence[int], size: int, pause: Pause
+) -> int:
+    return allocate(data, size, pause)
+
+
+def die_with_state(log: Log, data: memoryview, sizes: Sequence[int], pause: Pause) -> None:
+    die(data, pause)
+
+
+def refuse_to_start() -> None:
+    raise Refusal("no state", (6,))

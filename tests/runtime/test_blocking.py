@@ -1,4 +1,4 @@
-"""Both pools: the same answers, the same errors."""
+"""Both pools return the same results and raise the same errors."""
 
 import threading
 from collections.abc import Iterator

@@ -84,7 +84,7 @@ async def test_one_process_makes_one_call_after_the_other_and_two_make_two_at_a_
         assert len(processes.process_ids) <= 2
 
 
-async def test_what_a_call_raises_is_raised_and_the_process_goes_on() -> None:
+async def test_exception_of_a_call_is_raised_and_the_process_continues() -> None:
     processes = ComputeProcesses()
     async with pool_of(processes) as pool:
         with pytest.raises(compute_calls.Refusal, match="no") as refused:

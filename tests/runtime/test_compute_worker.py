@@ -2,10 +2,11 @@
 
 import pickle
 import socket
+import struct
 
 import pytest
 
-from kledger.runtime.compute_worker import HEAD, Kind, receive
+from kledger.runtime.compute_worker import HEAD, Kind, receive, split_buffers
 
 MESSAGE = HEAD.pack(Kind.RESULT, 3) + b"abc"
 
@@ -16,7 +17,8 @@ def received(sent: bytes) -> list[tuple[Kind, bytes]]:
     with ours, theirs:
         theirs.sendall(sent)
         theirs.shutdown(socket.SHUT_WR)
-        return list(iter(lambda: receive(ours), None))
+        messages = iter(lambda: receive(ours), None)
+        return [(kind, bytes(content)) for kind, content in messages]
 
 
 def test_messages_come_one_by_one() -> None:
@@ -34,3 +36,10 @@ def test_large_message_comes_whole() -> None:
 @pytest.mark.parametrize("size", range(len(MESSAGE)))
 def test_message_that_was_cut_is_none(size: int) -> None:
     assert [(Kind.RESULT, b"abc")] == received(MESSAGE + MESSAGE[:size])
+
+
+@pytest.mark.parametrize("buffers", [[], [b""], [b"abc"], [b"", b"ab", b"", b"cde"]])
+def test_buffers_are_split(buffers: list[bytes]) -> None:
+    sizes = [len(each) for each in buffers]
+    content = struct.pack(f">{1 + len(sizes)}I", len(sizes), *sizes) + b"".join(buffers)
+    assert buffers == split_buffers(bytearray(content))

@@ -16,7 +16,7 @@ def _kept() -> Iterator[None]:
     sys.setswitchinterval(before_s)
 
 
-def test_it_is_short_until_the_last_block_ends() -> None:
+def test_interval_is_short_until_the_last_block_ends() -> None:
     interval = SwitchInterval()
     with interval.shortened():
         with interval.shortened():
@@ -25,13 +25,13 @@ def test_it_is_short_until_the_last_block_ends() -> None:
     assert 0.005 == pytest.approx(sys.getswitchinterval())
 
 
-def test_it_is_restored_after_an_error() -> None:
+def test_interval_is_restored_after_an_error() -> None:
     with pytest.raises(ValueError, match="broken"), SwitchInterval().shortened():
         raise ValueError("broken")
     assert 0.005 == pytest.approx(sys.getswitchinterval())
 
 
-def test_one_that_is_shorter_already_stays() -> None:
+def test_shorter_interval_is_kept() -> None:
     sys.setswitchinterval(SHORT_S / 2)
     with SwitchInterval().shortened():
         assert SHORT_S / 2 == pytest.approx(sys.getswitchinterval())

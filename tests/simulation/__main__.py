@@ -1,7 +1,7 @@
 """Command line of the simulation: many seeds, or one with its trace.
 
-Rule: a failure shows its seed, where it broke, the end of its trace and how to replay it; the exit
-status tells whether there was one.
+Rule: a failure shows its seed, step, error, the end of its trace and how to replay it; the exit
+status is 1 if there was one.
 Must not know: how a run works.
 """
 
@@ -14,13 +14,13 @@ from tests.simulation.seeds import run_seeds
 
 
 def main() -> int:
-    """Do what the arguments say."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, help="run this one only")
-    parser.add_argument("--trace", action="store_true", help="show all that happens in it")
+    parser.add_argument("--trace", action="store_true", help="print its trace")
     options = parser.parse_args()
     if options.seed is not None:
         return replay(options.seed, with_trace=options.trace)

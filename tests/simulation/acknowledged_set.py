@@ -1,7 +1,7 @@
-"""Place: where a subscriber stands, as plain sets.
+"""Acknowledged set: what one subscriber has acknowledged, as plain sets.
 
-Rule: what lies before a position is acknowledged, and behind it what was acknowledged alone; of a
-batch that was acknowledged in parts the rest is still owed. Nothing is merged, nothing swallowed.
+Rule: everything before a position is acknowledged, and after it single entries; of a partly
+acknowledged batch, the other records are not. Nothing is merged.
 Must not know: when it becomes durable.
 """
 
@@ -15,8 +15,8 @@ from kledger.ledger import Cursor, Position
 class AcknowledgedSet:
     """Attributes:
     before: everything before it is acknowledged.
-    alone: entries that were acknowledged one by one.
-    parts: per batch that was acknowledged in parts what of it is still owed.
+    alone: entries that were acknowledged individually.
+    parts: the unacknowledged records of each partly acknowledged batch.
     """
 
     before: Position
@@ -25,7 +25,7 @@ class AcknowledgedSet:
 
     @classmethod
     def read_off(cls, cursor: Cursor, positions: Iterable[Position]) -> "AcknowledgedSet":
-        """Return what a cursor says of these positions."""
+        """Return what a cursor reports for these positions."""
         before = cursor.mark_delete_position.successor
         behind = [each for each in positions if each >= before]
         alone = frozenset(each for each in behind if cursor.state.is_acknowledged(each))
@@ -37,21 +37,21 @@ class AcknowledgedSet:
         return cls(before, alone, parts)
 
     def is_unacknowledged(self, position: Position) -> bool:
-        """Tell whether an entry, or a part of it, is not acknowledged."""
+        """Return whether an entry, or a part of it, is not acknowledged."""
         return position >= self.before and position not in self.alone
 
     def upto(self, position: Position) -> "AcknowledgedSet":
-        """Return the place after everything up to a position was acknowledged."""
+        """Return the set after everything up to a position was acknowledged."""
         return replace(self, before=max(self.before, position.successor))
 
     def without(self, positions: Iterable[Position]) -> "AcknowledgedSet":
-        """Return the place after entries were acknowledged alone."""
+        """Return the set after entries were acknowledged individually."""
         return replace(self, alone=self.alone | frozenset(positions))
 
     def without_records(
         self, position: Position, indexes: Iterable[int], batch_size: int
     ) -> "AcknowledgedSet":
-        """Return the place after a part of an entry was acknowledged."""
+        """Return the set after a part of an entry was acknowledged."""
         if not self.is_unacknowledged(position):
             return self
         whole = frozenset(range(batch_size))
@@ -65,27 +65,27 @@ class AcknowledgedSet:
         )
 
     def unacknowledged_of(self, positions: Iterable[Position]) -> list[Position]:
-        """Return those that are owed."""
+        """Return those that are not acknowledged."""
         return [each for each in positions if self.is_unacknowledged(each)]
 
     def records_of(self, position: Position) -> frozenset[int] | None:
-        """Return what is owed of a batch; None when no part of it was acknowledged alone."""
+        """Return the unacknowledged records of a batch; None if it is not partly acknowledged."""
         return self.parts.get(position) if self.is_unacknowledged(position) else None
 
     def difference(self, cursor: Cursor, positions: Iterable[Position]) -> str | None:
-        """Return in what a cursor stands elsewhere, None when it stands here."""
+        """Return the first difference from a cursor's state, None if there is none."""
         for each in positions:
             is_unacknowledged = not cursor.state.is_acknowledged(each)
             if is_unacknowledged != self.is_unacknowledged(each):
                 return f"{each} {'is' if is_unacknowledged else 'is not'} unacknowledged"
             if (records := cursor.batch_indexes(each)) != self.records_of(each):
-                return f"of {each} {records} is owed, not {self.records_of(each)}"
+                return f"of {each}, {records} is unacknowledged, not {self.records_of(each)}"
         return None
 
     def lowest(self, ranges_max: int, order: Sequence[Position]) -> "AcknowledgedSet":
-        """Return what a record with so many ranges, and batches, keeps at least.
+        """Return the least that a record limited to that many ranges, and batches, contains.
 
-        What is gone from the log may have been there when it was written, and counts.
+        Entries since removed from the log may have existed when it was written, and count.
         """
         kept: list[Position] = []
         ranges, last, is_behind = 0, None, False
@@ -108,7 +108,7 @@ class AcknowledgedSet:
     def lies_between(
         self, least: "AcknowledgedSet", most: "AcknowledgedSet", positions: Iterable[Position]
     ) -> bool:
-        """Tell whether at least as much is acknowledged as in one place, and at most as another."""
+        """Return whether this contains one set and is contained in another."""
         return all(
             _unacknowledged_part(most, each)
             <= _unacknowledged_part(self, each)
@@ -117,8 +117,8 @@ class AcknowledgedSet:
         )
 
 
-def _unacknowledged_part(place: AcknowledgedSet, position: Position) -> frozenset[int]:
-    """Return what is owed of an entry; nobody's batch has that many records."""
-    if not place.is_unacknowledged(position):
+def _unacknowledged_part(acknowledged: AcknowledgedSet, position: Position) -> frozenset[int]:
+    """Return the unacknowledged records of an entry; no batch has more records than this range."""
+    if not acknowledged.is_unacknowledged(position):
         return frozenset()
-    return place.parts.get(position, frozenset(range(64)))
+    return acknowledged.parts.get(position, frozenset(range(64)))

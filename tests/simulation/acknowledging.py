@@ -1,7 +1,7 @@
 """Acknowledging: whole ranges, single entries, and parts of entries.
 
-Rule: what is acknowledged is so at once, and what is refused never was; a caller that hears of
-success has something that no crash takes back, unless the pace of the store says later.
+Rule: an acknowledgement takes effect at once, a refused one never. When the call succeeds it is
+durable, unless the store writes acknowledgements at a limited pace.
 Must not know: how it becomes durable.
 """
 
@@ -27,12 +27,12 @@ SINGLES_MAX = 4
 
 
 class Nothing(LedgerError):
-    """What a call raises that does nothing because its revision is outdated: it returns."""
+    """Stands for "no error": a call under an outdated revision has no effect and returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """An acknowledgement: what it makes of a place, and how it is done, under which revision."""
+    """An acknowledgement: its effect on the model, the call, and the revision it is made under."""
 
     what: str
     positions: tuple[Position, ...]
@@ -42,7 +42,7 @@ class _Call:
 
 
 def mark_delete(scene: Scene) -> None:
-    """Acknowledge everything up to somewhere."""
+    """Acknowledge everything up to some position."""
     use = scene.cursor()
     if use is None:
         return
@@ -51,7 +51,7 @@ def mark_delete(scene: Scene) -> None:
         call = _Call(
             f"mark-delete {position}",
             (position,),
-            lambda place: place.upto(position),
+            lambda acknowledged: acknowledged.upto(position),
             lambda revision: cursor.mark_delete(position, revision=revision),
             is_upto=True,
         )
@@ -59,7 +59,7 @@ def mark_delete(scene: Scene) -> None:
 
 
 def delete(scene: Scene) -> None:
-    """Acknowledge some entries alone."""
+    """Acknowledge some entries individually."""
     use = scene.cursor()
     if use is None or not use.handle.log.order:
         return
@@ -68,7 +68,7 @@ def delete(scene: Scene) -> None:
     call = _Call(
         f"delete {' '.join(map(str, positions))}",
         positions,
-        lambda place: place.without(positions),
+        lambda acknowledged: acknowledged.without(positions),
         lambda revision: cursor.delete(positions, revision=revision),
     )
     scene.start(f"{use} {call.what}", _acknowledging(scene, use, call))
@@ -85,7 +85,7 @@ def delete_records(scene: Scene) -> None:
     call = _Call(
         f"delete {position} records {indexes}",
         (position,),
-        lambda place: place.without_records(position, indexes, BATCH_SIZE),
+        lambda acknowledged: acknowledged.without_records(position, indexes, BATCH_SIZE),
         lambda revision: cursor.delete_batch_index(
             position, indexes, BATCH_SIZE, revision=revision
         ),
@@ -100,11 +100,11 @@ async def _acknowledging(scene: Scene, use: CursorUse, call: _Call) -> None:
     number = cursor.revision.number
     revision = scene.random.choice((None, None, number, number - 1))
     refusal = _refusal(use, call, revision)
-    serial = model.move(call.moved(model.place)) if refusal is None else 0
+    serial = model.move(call.moved(model.acknowledged)) if refusal is None else 0
     try:
         await call.make(revision)
     except LedgerError as error:
-        scene.note(f"{use} {call.what} failed: {error}")
+        scene.trace_line(f"{use} {call.what} failed: {error}")
         if refusal is not None:
             if not isinstance(error, refusal):
                 raise InvariantBroken(
@@ -113,20 +113,20 @@ async def _acknowledging(scene: Scene, use: CursorUse, call: _Call) -> None:
         elif not (isinstance(error, AlreadyClosed) and model.may_be_going):
             scene.explain(attempt, error)
         return
-    scene.note(f"{use} {call.what} done")
+    scene.trace_line(f"{use} {call.what} done")
     if refusal is None:
         if scene.is_paced:
             model.returned(serial)
         else:
             model.kept(serial)
     elif refusal is not Nothing:
-        raise InvariantBroken(f"{use} {call.what}: was taken, expected {refusal}")
+        raise InvariantBroken(f"{use} {call.what}: was accepted, expected {refusal}")
 
 
 def _refusal(
     use: CursorUse, call: _Call, revision: int | None
 ) -> type[LedgerError] | tuple[type[LedgerError], ...] | None:
-    """Return what an acknowledgement is refused with, None when it is taken."""
+    """Return the error that refuses an acknowledgement, None if it is accepted."""
     cursor, handle = use.cursor, use.handle
     if not handle.is_usable:
         return (Fenced, AlreadyClosed, StorageFailed)

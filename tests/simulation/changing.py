@@ -1,7 +1,8 @@
-"""Changing: owners, rollovers, removals, ends and properties of managed ledgers.
+"""Changing: owners, rollovers, removals, terminations and properties of managed ledgers.
 
-Rule: what may be true is noted before the call; a success narrows it to one thing, a failure that
-says "nothing was stored" takes it back, and everything else leaves it open until somebody looks.
+Rule: the possible states are recorded before the call. A success leaves one of them, a failure that
+means "nothing was stored" restores the old one, and after any other failure all stay possible until
+the state is observed.
 Must not know: how the model checks it.
 """
 
@@ -31,10 +32,10 @@ CREATES = 0.5
 
 
 def set_timer(scene: Scene) -> None:
-    """Let a timer fire that may raise, among those of the store or of subscriptions."""
+    """Set a timer of the store or of subscriptions, whose callback may raise."""
     timers = scene.random.choice((scene.timers, scene.store._services.timers))
     delay_ms = scene.random.choice((0, 1, 20, 500))
-    scene.note(f"a timer in {delay_ms} ms")
+    scene.trace_line(f"a timer in {delay_ms} ms")
     timers.call_after(delay_ms, lambda: scene.faults.ask("timer"))
 
 
@@ -42,7 +43,7 @@ def set_timer(scene: Scene) -> None:
 
 
 def open_log(scene: Scene, log: LogModel) -> None:
-    """Open a managed ledger, or create it; whoever has it open is fenced."""
+    """Open a managed ledger, or create it; its previous handle is fenced."""
     if scene.random.random() >= CREATES or not _create_at_once(scene, log.name):
         scene.start(f"open {log.name}", _opening(scene, log.name))
 
@@ -53,12 +54,14 @@ def _create_at_once(scene: Scene, name: str) -> bool:
     lost: list[LedgerError] = []
 
     def lose(error: LedgerError) -> None:
-        scene.note(f"{handle} was not created: {error}")
-        check(scene.faults.count or scene.may_refuse(store), f"{handle}: lost without a reason")
+        scene.trace_line(f"{handle} was not created: {error}")
+        check(scene.faults.count or scene.may_refuse(store), f"{handle}: fenced without a reason")
         lost.append(error)
         if not handle.is_stale:
             scene.retire(handle)
-        is_known = isinstance(error, StorageFailed)  # else the store has stopped, and nobody knows
+        is_known = isinstance(
+            error, StorageFailed
+        )  # else the store has stopped, and the outcome is unknown
         if is_known and store is scene.store and model.logs[name] is log:
             fresh = model.logs[name] = LogModel(name)
             if scene.changing[name] or name in scene.orphans:  # an opening may create it yet
@@ -66,7 +69,7 @@ def _create_at_once(scene: Scene, name: str) -> bool:
 
     async def see_it_stored() -> None:
         await store.flush()
-        # A deletion whose caller has gone goes on, and may have found what was created behind it.
+        # A deletion whose caller was cancelled continues, and may find what was created after it.
         may_change = scene.changing[name] or name in scene.orphans
         is_undecided = lost or may_change or store is not scene.store or store.is_fenced
         if not is_undecided and model.logs[name] is log:
@@ -79,7 +82,7 @@ def _create_at_once(scene: Scene, name: str) -> bool:
         return True
     if ml is None:
         return False
-    check(False in model.logs[name].exists, f"{name} was there, and is created")
+    check(False in model.logs[name].exists, f"{name} existed, and is created")
     log = model.logs[name] = LogModel(name)
     log.exists = {True, False}
     handle = model.opened(log, ml, config)
@@ -100,13 +103,13 @@ async def _opening(scene: Scene, name: str) -> None:
         _lose(scene, scene.model.logs[name], number)
         raise
     except (StorageFailed, Corrupt) as error:
-        scene.note(f"open {name} failed: {error}")
+        scene.trace_line(f"open {name} failed: {error}")
         check(scene.faults.count, f"{name}: was not opened, without a reason")
         # One that was created at once meanwhile is another one.
         if scene.changing[name] == 1 and not scene.orphans and scene.model.logs[name] is log:
             log.exists = did_exist
     except (Fenced, AlreadyClosed) as error:
-        scene.note(f"open {name} failed: {error}")
+        scene.trace_line(f"open {name} failed: {error}")
         check(scene.may_refuse(store), f"{name}: {error} without a reason")
     else:
         check(store is scene.store, f"{name}: a store that was replaced opened it")
@@ -123,14 +126,14 @@ async def _opening(scene: Scene, name: str) -> None:
         handle.is_losing = _has_later_orphan(scene, name, number)
         log.may_be_deleted = handle.is_losing or scene.changing[name] > 1
         log.exists = {True, not log.may_be_deleted}
-        scene.note(f"opened {handle} {config}")
+        scene.trace_line(f"opened {handle} {config}")
     finally:
         scene.changing[name] -= 1
         _retire_fenced(scene, scene.model.logs[name])
 
 
 def _listen(scene: Scene, handle: HandleModel) -> None:
-    """Listen to a handle; what the listener raises closes the handle, or nothing."""
+    """Add a listener to a handle; a listener that raises closes the handle, or nothing."""
     ml = handle.ml
     if scene.random.random() < 0.5:
         ml.add_listener(lambda: scene.faults.ask("listener"))
@@ -139,7 +142,7 @@ def _listen(scene: Scene, handle: HandleModel) -> None:
 
 
 def close_handle(scene: Scene) -> None:
-    """Close an owner."""
+    """Close a handle."""
     handle = scene.handle()
     if handle is not None:
         handle.is_losing = True
@@ -149,7 +152,7 @@ def close_handle(scene: Scene) -> None:
 async def _closing(scene: Scene, handle: HandleModel) -> None:
     await handle.ml.close()
     waiting = [write for write in scene.model.stream if write.handle is handle]
-    check(not waiting, f"{handle} is closed, and somebody still waits for an append")
+    check(not waiting, f"{handle} is closed, and a caller still waits for an append")
     if not handle.is_stale:
         scene.retire(handle)
 
@@ -174,16 +177,16 @@ async def _deleting(scene: Scene, name: str) -> None:
         _lose(scene, scene.model.logs[name], number)
         raise
     except (StorageFailed, Corrupt) as error:
-        scene.note(f"delete {name} failed: {error}")
+        scene.trace_line(f"delete {name} failed: {error}")
         check(scene.faults.count, f"{name}: was not deleted, without a reason")
         if scene.changing[name] == 1 and not scene.orphans:
             log.exists, log.may_be_deleted = did_exist, may_be_deleted
     except (Fenced, AlreadyClosed) as error:
-        scene.note(f"delete {name} failed: {error}")
+        scene.trace_line(f"delete {name} failed: {error}")
         check(scene.may_refuse(store), f"{name}: {error} without a reason")
     else:
         check(store is scene.store, f"{name}: a store that was replaced deleted it")
-        scene.note(f"deleted {name}")
+        scene.trace_line(f"deleted {name}")
         if _was_created_since(log, scene.model.logs[name]):
             return
         log = _forget(scene, scene.model.logs[name])
@@ -195,10 +198,10 @@ async def _deleting(scene: Scene, name: str) -> None:
 
 
 def _was_created_since(before: LogModel, now: LogModel) -> bool:
-    """Tell whether a deletion had ended when one of that name was created, which is there still.
+    """Return whether a deletion had ended when an existing ledger of that name was created.
 
-    Creating at once waits for nobody, so it may come before the caller of a deletion hears of it;
-    had that come later, the handle would know that it was deleted.
+    `create_nowait` does not wait, so it may run before the caller of the deletion gets its result;
+    a later deletion would have been reported to the handle.
     """
     handle = now.handle
     if now is before or handle is None or handle.is_stale or handle.is_losing:
@@ -207,7 +210,7 @@ def _was_created_since(before: LogModel, now: LogModel) -> bool:
 
 
 def _forget(scene: Scene, log: LogModel) -> LogModel:
-    """A managed ledger is gone; the next one of that name is another one."""
+    """Record the deletion of a managed ledger; the next one of that name is another one."""
     if log.handle is not None:
         scene.retire(log.handle)
     scene.model.logs[log.name] = LogModel(log.name)
@@ -215,19 +218,19 @@ def _forget(scene: Scene, log: LogModel) -> LogModel:
 
 
 def _has_later_orphan(scene: Scene, name: str, number: int) -> bool:
-    """Tell whether something goes on that began behind this; what began before has ended."""
+    """Return whether a later opening or deletion still runs; earlier ones have ended."""
     return scene.orphans.get(name, -1) > number
 
 
 def _lose(scene: Scene, log: LogModel, number: int) -> None:
-    """What was begun goes on without its caller: nobody will tell when the owner loses."""
+    """Record that an operation continues without its caller, so its outcome stays unknown."""
     scene.orphans[log.name] = max(number, scene.orphans.get(log.name, -1))
     if log.handle is not None:
         log.handle.is_losing = True
 
 
 def _retire_fenced(scene: Scene, log: LogModel) -> None:
-    """An opening or a deletion that did not succeed may have fenced the owner for good."""
+    """Record that a failed opening or deletion may have fenced the owner."""
     handle = log.handle
     if handle is None or handle.is_stale or handle.is_losing or scene.changing[log.name]:
         return
@@ -239,7 +242,7 @@ def _retire_fenced(scene: Scene, log: LogModel) -> None:
 
 
 def roll_over(scene: Scene) -> None:
-    """Go on in a new ledger."""
+    """Roll over to a new ledger."""
     _change(scene, "roll over", _rolling)
 
 
@@ -248,7 +251,7 @@ async def _rolling(scene: Scene, handle: HandleModel) -> None:
 
 
 def remove_ledgers(scene: Scene) -> None:
-    """Trim, truncate, or remove what lies before a position."""
+    """Trim, truncate, or remove everything before a position."""
     kind = scene.random.choice(("trim", "truncate", "trim before"))
     handle = scene.handle()
     if handle is None:
@@ -278,7 +281,7 @@ async def _removing(handle: HandleModel, removal: Removal, call: Awaitable[None]
 
 
 def terminate(scene: Scene) -> None:
-    """End a managed ledger for good."""
+    """Terminate a managed ledger."""
     if scene.random.random() < 0.3:
         _change(scene, "terminate", _terminating)
 
@@ -330,12 +333,12 @@ async def _setting(scene: Scene, handle: HandleModel) -> None:
 
 
 def reconfigure(scene: Scene) -> None:
-    """Let other settings hold."""
+    """Change the configuration of a handle."""
     handle = scene.handle()
     if handle is not None:
         config = ledger_config(scene.random)
         handle.configs.append(config)
-        scene.note(f"{handle} {config}")
+        scene.trace_line(f"{handle} {config}")
         handle.ml.reconfigure(config)
 
 
@@ -353,12 +356,12 @@ async def _changing(
     what: str,
     change: Callable[[Scene, HandleModel], Awaitable[None]],
 ) -> None:
-    """Make one change with an owner that may have lost its managed ledger by now."""
+    """Make one change through a handle that may be fenced by now."""
     attempt: Attempt = scene.attempt(handle)
     try:
         await change(scene, handle)
     except LedgerError as error:
-        scene.note(f"{handle} {what} failed: {error}")
+        scene.trace_line(f"{handle} {what} failed: {error}")
         scene.explain(attempt, error)
     else:
-        scene.note(f"{handle} {what} done")
+        scene.trace_line(f"{handle} {what} done")

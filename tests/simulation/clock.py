@@ -1,7 +1,7 @@
-"""Simulated clock: the virtual time of a schedule as the rooms see time.
+"""Simulated clock: the virtual time of a schedule behind the interface of `runtime.clock`.
 
 Rule: wall time and monotonic time move together; sleepers are timers of the loop.
-Must not know: who sleeps.
+Must not know: what sleeps.
 """
 
 import asyncio

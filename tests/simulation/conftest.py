@@ -1,4 +1,4 @@
-"""Runs hear of contained faults themselves, and inject some."""
+"""Simulated runs inject faults, and handle contained ones themselves."""
 
 import pytest
 
@@ -7,4 +7,4 @@ from tests.contained import Contained
 
 @pytest.fixture(autouse=True)
 def _faults_are_expected(contained: Contained) -> None:
-    """Leave it to the run what a contained fault means."""
+    """Leave contained faults to the run."""

@@ -1,6 +1,6 @@
-"""Consuming: consumers of a subscription come, go, acknowledge, ask again, and set its position.
+"""Consuming: consumers join, leave, acknowledge, request redelivery, and set the position.
 
-Rule: what the room of subscriptions raises is explained as what the ledger raised below it.
+Rule: an error of `subscriptions` is explained by the error of the ledger that caused it.
 Must not know: how the model checks it.
 """
 
@@ -33,10 +33,10 @@ from tests.simulation.sharing_model import SINGLE, ConsumerModel, Record, Sharin
 CONSUMERS_MAX = 4
 DRAINED_MS = 6000
 EMPTY_ROUNDS_MAX = 10
-"""Rounds without a delivery: a read may meet another one that the limits let pass alone, and waits
-up to five seconds until the next attempt.
+"""Rounds without a delivery: a read that exceeds the limits because of another one is retried
+within five seconds.
 """
-"""Longer than a dispatcher waits between two tries, and than another consumer gets active."""
+"""Longer than a dispatcher's retry delay and than its failover delay."""
 ROUNDS_MAX = 500
 
 _KINDS: dict[type, type[LedgerError]] = {
@@ -51,7 +51,7 @@ _KINDS: dict[type, type[LedgerError]] = {
 
 @contextmanager
 def in_words_of_the_ledger() -> Iterator[None]:
-    """Turn an error of a subscription into the one below it."""
+    """Convert an error of a subscription to the ledger's error that caused it."""
     try:
         yield
     except errors.SubscriptionsError as error:
@@ -66,7 +66,7 @@ def in_words_of_the_ledger() -> Iterator[None]:
 
 
 def subscribe(scene: Scene) -> None:
-    """Let a consumer join, opening or making the subscription."""
+    """Add a consumer; open or create the subscription."""
     handle, random = scene.handle(), scene.random
     if handle is None or not scene.profile.shares:
         return
@@ -105,7 +105,7 @@ async def _joining(scene: Scene, handle: HandleModel, consumer: ConsumerModel) -
                 failover_delay_ms=scene.random.choice((0, 10, 1000)),
             )
     except errors.ConsumerBusy as error:
-        scene.note(f"{sharing} {consumer}: {error}")
+        scene.trace_line(f"{sharing} {consumer}: {error}")
         is_busy = consumer.type is SubscriptionType.EXCLUSIVE or any(
             each.type is not consumer.type for each in sharing.consumers
         )
@@ -117,7 +117,7 @@ async def _joining(scene: Scene, handle: HandleModel, consumer: ConsumerModel) -
         if not is_closed:
             scene.explain(attempt, error)
     else:
-        scene.note(f"{sharing} {consumer} joined")
+        scene.trace_line(f"{sharing} {consumer} joined")
         sharing.join(consumer, hold)
         _add_permits(scene, sharing, consumer, 0)
 
@@ -136,7 +136,7 @@ async def _open(scene: Scene, handle: HandleModel, beginning: Beginning) -> Curs
 
 
 def _sharing_of(scene: Scene, handle: HandleModel) -> SharingModel | None:
-    """Return the model of the subscription that is open now."""
+    """Return the model of the open subscription."""
     subscription = handle.partition.get(SHARED) if handle.partition is not None else None
     if subscription is None or subscription.is_closed:
         return None
@@ -150,7 +150,7 @@ def _sharing_of(scene: Scene, handle: HandleModel) -> SharingModel | None:
 
 
 def close_subscription(scene: Scene) -> None:
-    """Let go of it; all consumers are."""
+    """Close it; all its consumers are disconnected."""
     sharing = _pick(scene)
     if sharing is not None:
         use = cursors.use_of(sharing.cursor)
@@ -159,7 +159,7 @@ def close_subscription(scene: Scene) -> None:
 
 
 def _close_with_the_fault(scene: Scene, sharing: SharingModel) -> None:
-    """Note that the subscription closes itself: to wait for that is to close it once more."""
+    """Record that the subscription closes itself; closing it again waits for that."""
     use = cursors.use_of(sharing.cursor)
     if use is not None:
         work = cursors.closing(scene, use, lambda: _closed_by_the_fault(scene, sharing))
@@ -167,9 +167,9 @@ def _close_with_the_fault(scene: Scene, sharing: SharingModel) -> None:
 
 
 async def _closed_by_the_fault(scene: Scene, sharing: SharingModel) -> None:
-    """Wait for the end of the subscription, which is closed already."""
+    """Wait until the subscription, which is closing, has ended."""
     if not (scene.is_ending or sharing.subscription.is_closed):
-        scene.schedule.interrupt(InvariantBroken(f"{sharing} goes on after a fault"))
+        scene.schedule.interrupt(InvariantBroken(f"{sharing} continues after a fault"))
     await _close(sharing)
 
 
@@ -196,7 +196,7 @@ def delete_subscription(scene: Scene) -> None:
 
 
 def leave(scene: Scene) -> None:
-    """A consumer goes away."""
+    """Remove a consumer."""
     if (found := _pick_consumer(scene)) is not None:
         sharing, consumer = found
         scene.start(f"{sharing} {consumer} leaves", _leaving(sharing, consumer))
@@ -209,7 +209,7 @@ async def _leaving(sharing: SharingModel, consumer: ConsumerModel) -> None:
 
 
 def add_permits(scene: Scene) -> None:
-    """A consumer can take more."""
+    """Add permits to a consumer."""
     if (found := _pick_consumer(scene)) is not None:
         _add_permits(scene, *found, scene.random.choice((1, 2, 10)))
 
@@ -217,13 +217,13 @@ def add_permits(scene: Scene) -> None:
 def _add_permits(scene: Scene, sharing: SharingModel, consumer: ConsumerModel, count: int) -> None:
     assert consumer.hold is not None
     count = count or scene.random.choice((1, 10, 1000))
-    scene.note(f"{sharing} {consumer} can take {count} more")
+    scene.trace_line(f"{sharing} {consumer} adds {count} permits")
     consumer.permits += count
     consumer.hold.add_permits(count)
 
 
 def redeliver(scene: Scene) -> None:
-    """A consumer wants some of what it has once more, or all."""
+    """Let a consumer request redelivery of some of its records, or of all."""
     if (found := _pick_consumer(scene)) is None:
         return
     sharing, consumer = found
@@ -232,13 +232,15 @@ def redeliver(scene: Scene) -> None:
     if scene.random.random() < 0.6 and consumer.records:
         record = scene.random.choice(sorted(consumer.records))
         pieces = [RecordMask(record[0], 1 << record[1])]
-    scene.note(f"{sharing} {consumer} wants {'all' if pieces is None else pieces} again")
+    scene.trace_line(
+        f"{sharing} {consumer} requests redelivery of {'all' if pieces is None else pieces}"
+    )
     sharing.redeliver(consumer, pieces)
     consumer.hold.redeliver(pieces)
 
 
 def acknowledge(scene: Scene) -> None:
-    """A consumer acknowledges some records, mostly of those that it has."""
+    """Let a consumer acknowledge some records, mostly pending ones."""
     if (found := _pick_consumer(scene)) is None:
         return
     sharing, consumer = found
@@ -259,17 +261,17 @@ async def _acknowledging(
     for position, at in records:
         masks[position] = masks.get(position, 0) | 1 << at
     sizes = {position: sharing.size_of(position) for position in masks}
-    place = model.place
+    acknowledged = model.acknowledged
     for position, mask in masks.items():
-        place = place.without_records(position, indexes(mask), sizes[position])
+        acknowledged = acknowledged.without_records(position, indexes(mask), sizes[position])
     acknowledgements = [
         Acknowledgement(position, mask, sizes[position]) for position, mask in masks.items()
     ]
-    await _taking(scene, sharing, hold, place, lambda: hold.acknowledge(acknowledgements))
+    await _taking(scene, sharing, hold, acknowledged, lambda: hold.acknowledge(acknowledgements))
 
 
 def acknowledge_upto(scene: Scene) -> None:
-    """A consumer that shares with nobody acknowledges all before a record, and it."""
+    """Let the only consumer acknowledge everything up to a record."""
     if (found := _pick_consumer(scene)) is None or found[1].type not in SINGLE:
         return
     sharing, consumer = found
@@ -285,40 +287,44 @@ async def _acknowledging_upto(
     hold, (position, at) = consumer.hold, record
     assert hold is not None
     size, mask = sharing.size_of(position), (1 << at + 1) - 1
-    place = sharing.cursor.place
-    place = AcknowledgedSet(max(place.before, position), place.alone, place.parts)
-    place = place.without_records(position, indexes(mask), size)
+    acknowledged = sharing.cursor.acknowledged
+    acknowledged = AcknowledgedSet(
+        max(acknowledged.before, position), acknowledged.alone, acknowledged.parts
+    )
+    acknowledged = acknowledged.without_records(position, indexes(mask), size)
     acknowledgement = Acknowledgement(position, mask, size)
-    await _taking(scene, sharing, hold, place, lambda: hold.acknowledge_upto(acknowledgement))
+    await _taking(
+        scene, sharing, hold, acknowledged, lambda: hold.acknowledge_upto(acknowledgement)
+    )
 
 
 async def _taking(
     scene: Scene,
     sharing: SharingModel,
     hold: SubscriptionConsumer,
-    place: AcknowledgedSet,
+    acknowledged: AcknowledgedSet,
     make: Callable[[], Awaitable[None]],
 ) -> None:
-    """Make an acknowledgement that leads to a place; of one who has left it is nothing."""
+    """Make an acknowledgement with a known result; one of a removed consumer has no effect."""
     model, handle = sharing.cursor, sharing.handle
     attempt = scene.attempt(handle)
     is_there = not hold.is_ended
     is_taken = is_there and handle.is_usable and not sharing.subscription.cursor.is_closed
     serial = 0
     if is_taken:
-        serial = model.move(place)
+        serial = model.move(acknowledged)
         sharing.acknowledged()
     try:
         with in_words_of_the_ledger():
             await make()
     except LedgerError as error:
-        scene.note(f"{sharing} was not acknowledged: {error}")
+        scene.trace_line(f"{sharing} was not acknowledged: {error}")
         if not (isinstance(error, AlreadyClosed) and model.may_be_going):
             scene.explain(attempt, error)
         return
     if not is_there:
         return
-    check(is_taken, f"{sharing}: took an acknowledgement, and cannot")
+    check(is_taken, f"{sharing}: accepted an acknowledgement that it must refuse")
     if scene.is_paced:
         model.returned(serial)
     else:
@@ -329,7 +335,7 @@ async def _taking(
 
 
 def reset_subscription(scene: Scene) -> None:
-    """Send it to some entry, or into one."""
+    """Reset it to some entry, or into one."""
     sharing = _pick(scene)
     if sharing is None:
         return
@@ -355,7 +361,7 @@ async def _resetting(scene: Scene, sharing: SharingModel, beginning: Beginning) 
 
 
 def rewind_subscription(scene: Scene) -> None:
-    """Let everything come again that is not acknowledged."""
+    """Redeliver everything that is not acknowledged."""
     sharing = _pick(scene)
     if sharing is not None:
         rewind = sharing.subscription.rewind
@@ -368,7 +374,7 @@ async def _setting(
     target: AcknowledgedSet | None,
     make: Callable[[], Awaitable[None]],
 ) -> None:
-    """Set the position; `target`: where that leads, None where nothing becomes durable."""
+    """Set the position. `target`: the resulting state, None if nothing becomes durable."""
     model, subscription, handle = sharing.cursor, sharing.subscription, sharing.handle
     model.follow()
     attempt = scene.attempt(handle)
@@ -387,7 +393,7 @@ async def _setting(
         raise
     except LedgerError as error:
         sharing.not_cleared(given)
-        scene.note(f"{sharing} was not set: {error}")
+        scene.trace_line(f"{sharing} was not set: {error}")
         is_going = isinstance(error, AlreadyClosed) and model.may_be_going
         is_refused = isinstance(error, ResetInProgress) and not is_taken
         if not (is_going or is_refused or subscription.is_closed):
@@ -395,8 +401,8 @@ async def _setting(
         if revision is not None and isinstance(error, ledger.StorageFailed | AlreadyClosed):
             model.end_revision(revision, happened=False)
         return
-    scene.note(f"{sharing} was set, {subscription.cursor.mark_delete_position}")
-    check(is_taken, f"{sharing}: its position was set, and could not be")
+    scene.trace_line(f"{sharing} was set, {subscription.cursor.mark_delete_position}")
+    check(is_taken, f"{sharing}: its position was set, although that must fail")
     if revision is not None:
         model.end_revision(revision, happened=True)
 
@@ -405,7 +411,7 @@ async def _setting(
 
 
 async def drain(scene: Scene, handle: HandleModel) -> None:
-    """With room for all, and acknowledgements of all, everything that is owed arrives."""
+    """With enough permits, and with acknowledgements, every unacknowledged record is delivered."""
     sharing = handle.sharing
     if sharing is None or not handle.is_usable or sharing.subscription.is_closed:
         return
@@ -421,12 +427,12 @@ async def drain(scene: Scene, handle: HandleModel) -> None:
         if empty_rounds > EMPTY_ROUNDS_MAX and sharing.consumers:
             left = sorted(sharing.unacknowledged())
             raise InvariantBroken(
-                f"{sharing}: {len(left)} from {left[0]} on are owed, and nobody gets them"
+                f"{sharing}: {len(left)} records from {left[0]} on are never delivered"
             )
         for consumer, records in had:
             if consumer in sharing.consumers:
                 await _acknowledging(scene, sharing, consumer, records)
-    raise InvariantBroken(f"{sharing}: there is no end of it")
+    raise InvariantBroken(f"{sharing}: deliveries never end")
 
 
 async def close_all(scene: Scene) -> None:
@@ -460,7 +466,9 @@ def _deliver(
         _close_with_the_fault(scene, sharing)
         raise
     first, last = deliveries[0], deliveries[-1]
-    scene.note(f"{sharing} {consumer} gets {len(deliveries)}: {first.position}, {last.position}")
+    scene.trace_line(
+        f"{sharing} {consumer} gets {len(deliveries)}: {first.position}, {last.position}"
+    )
     try:
         sharing.take(consumer, deliveries)
     except InvariantBroken as error:
@@ -468,7 +476,7 @@ def _deliver(
 
 
 def _is_set(sharing: SharingModel, cursor: Cursor, target: AcknowledgedSet) -> bool:
-    """Tell whether a revision is over: the subscription hears of it a while later."""
+    """Return whether a revision has ended; the subscription is notified a little later."""
     if not sharing.subscription.is_fenced:
         return True
     is_there = target.difference(cursor, sharing.handle.positions()) is None
@@ -481,5 +489,5 @@ def _ended(
     consumer: ConsumerModel,
     error: errors.SubscriptionsError | None,
 ) -> None:
-    scene.note(f"{sharing} {consumer} was let go: {error}")
+    scene.trace_line(f"{sharing} {consumer} was disconnected: {error}")
     sharing.leave(consumer)

@@ -1,8 +1,8 @@
-"""Cursor reading: one after the other, waiting, and again.
+"""Cursor reading: sequential reads, waiting reads and replays.
 
-Rule: what is owed is handed out in order and once, until somebody rewinds; what was acknowledged is
-not, and what a read began before a revision delivers nothing behind it.
-Must not know: where entries come from.
+Rule: unacknowledged entries are returned in order and once, until a rewind; acknowledged ones are
+not returned, and a read that began before a revision returns nothing after it.
+Must not know: how entries are stored.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from tests.simulation.scene import Attempt, CursorUse, Scene
 
 WAITS_MS = (1, 10, 100, 1000)
 LOOKS_MAX = 40
-"""So often somebody looks, every half a second, whether a read still waits for what is there."""
+"""Number of checks, one each half second, that a waiting read does not miss an entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class _Limits:
 
 
 def read(scene: Scene) -> None:
-    """Read on."""
+    """Read from the read position on."""
     use = scene.cursor()
     if use is not None:
         limits = _Limits.drawn(scene, use)
@@ -65,19 +65,19 @@ async def _reading(scene: Scene, use: CursorUse, limits: _Limits) -> None:
             limits.count, max_bytes=limits.bytes_max, max_position=limits.max_position
         )
     except LedgerError as error:
-        scene.note(f"{use} read failed: {error}")
+        scene.trace_line(f"{use} read failed: {error}")
         _explain(scene, attempt, use, error, was_running)
         return
-    scene.note(f"{use} read: {_text(entries)}")
+    scene.trace_line(f"{use} read: {_text(entries)}")
     check(not was_running, f"{use}: a read began while a revision ran")
     if cursor.revision.is_running or cursor.revision.number != number:
-        check(not entries, f"{use}: a read of before a revision delivers {_text(entries)}")
+        check(not entries, f"{use}: a read from before a revision returns {_text(entries)}")
     elif model.cursor is cursor:
         _deliver(scene, attempt, use, limits, entries)
 
 
 def read_or_wait(scene: Scene) -> None:
-    """Read on, or wait for something to come; somebody else ends it when nothing does."""
+    """Read, or wait for an entry; another action ends the wait if none is appended."""
     use = scene.cursor()
     if use is not None:
         limits = _Limits.drawn(scene, use)
@@ -96,23 +96,23 @@ async def _waiting(scene: Scene, use: CursorUse, limits: _Limits, retry_ms: int)
             limits.count, max_bytes=limits.bytes_max, max_position=limits.max_position
         )
     except LedgerError as error:
-        scene.note(f"{use} wait failed: {error}")
+        scene.trace_line(f"{use} wait failed: {error}")
         _explain(scene, attempt, use, error, was_running)
         return
     finally:
         watch.is_over = True
-    scene.note(f"{use} waited: {_text(entries)}")
+    scene.trace_line(f"{use} waited: {_text(entries)}")
     model.follow()
     if entries:
-        check(not cursor.revision.is_running, f"{use}: delivered while a revision runs")
+        check(not cursor.revision.is_running, f"{use}: returned while a revision runs")
         if model.cursor is cursor:
             _deliver(scene, attempt, use, limits, entries)
     else:
-        check(cursor in scene.given_up, f"{use}: nothing came, and nobody gave up")
+        check(cursor in scene.given_up, f"{use}: returned nothing, and was not cancelled")
 
 
 class _Watch:
-    """Ends a read that waits; before that, sees that it does not wait for what is there."""
+    """Ends a waiting read; before, checks that it does not wait although there is an entry."""
 
     def __init__(self, scene: Scene, use: CursorUse, limits: _Limits) -> None:
         self._scene = scene
@@ -132,21 +132,23 @@ class _Watch:
             self._scene.given_up.add(self._use.cursor)
             self._use.cursor.cancel_pending_read()
         elif self._looks > LOOKS_MAX:
-            self._scene.schedule.interrupt(InvariantBroken(f"{self._use}: waits for what is there"))
+            self._scene.schedule.interrupt(
+                InvariantBroken(f"{self._use}: waits although there is an entry")
+            )
         self.look_in(500)
 
     def _is_there_something(self) -> bool:
         model, handle = self._use.model, self._use.handle
         if model.cursor is not self._use.cursor or not handle.is_usable:
             return False
-        model.follow()  # the caller of a revision may have been cancelled: it tells nobody
+        model.follow()  # the caller of a revision may have been cancelled
         end = min(self._limits.max_position, handle.ml.last_confirmed_entry)
-        unacknowledged = model.place.unacknowledged_of(handle.positions())
+        unacknowledged = model.acknowledged.unacknowledged_of(handle.positions())
         return any(model.unacknowledged_from <= each <= end for each in unacknowledged)
 
 
 def replay(scene: Scene) -> None:
-    """Read some entries again."""
+    """Replay some entries."""
     use = scene.cursor()
     if use is None:
         return
@@ -165,29 +167,27 @@ async def _replaying(scene: Scene, use: CursorUse, positions: Sequence[Position]
     try:
         entries, acknowledged = await cursor.replay(positions)
     except InvalidPosition:
-        check(
-            set(positions) - set(known), f"{use}: all of {known} are there, one is called invalid"
-        )
+        check(set(positions) - set(known), f"{use}: all of {known} exist, one is called invalid")
         return
     except LedgerError as error:
-        scene.note(f"{use} replay failed: {error}")
+        scene.trace_line(f"{use} replay failed: {error}")
         _explain(scene, attempt, use, error, was_running)
         return
-    scene.note(f"{use} replayed: {_text(entries)}, {len(acknowledged)} acknowledged")
+    scene.trace_line(f"{use} replayed: {_text(entries)}, {len(acknowledged)} acknowledged")
     if cursor.revision.is_running or cursor.revision.number != number:
         is_empty = not entries and not acknowledged
-        check(is_empty, f"{use}: a replay of before a revision delivers {_text(entries)}")
+        check(is_empty, f"{use}: a replay from before a revision returns {_text(entries)}")
         return
     if model.cursor is not cursor:
         return
     found = [entry.position for entry in entries]
     for entry in entries:
         scene.model.recognise(log, entry.position, entry.data)
-        if not model.place.is_unacknowledged(entry.position):
+        if not model.acknowledged.is_unacknowledged(entry.position):
             raise InvariantBroken(f"{use}: replays {entry.position}, which is acknowledged")
     expected = sorted(
         {each for each in known if log.between(each, each)}
-        & set(model.place.unacknowledged_of(positions))
+        & set(model.acknowledged.unacknowledged_of(positions))
     )
     if [each for each in found if each in expected] != expected:
         raise InvariantBroken(f"{use}: replays {found}, expected {expected}")
@@ -198,10 +198,10 @@ async def _replaying(scene: Scene, use: CursorUse, positions: Sequence[Position]
 def _deliver(
     scene: Scene, attempt: Attempt, use: CursorUse, limits: _Limits, entries: Sequence[Entry]
 ) -> None:
-    """Compare what was handed out with what is owed."""
+    """Compare the returned entries with the unacknowledged ones."""
     model, handle = use.model, use.handle
-    log, place = handle.log, model.place
-    check(not attempt.was_lost, f"{handle}: the cursor of a stale owner was served")
+    log, acknowledged = handle.log, model.acknowledged
+    check(not attempt.was_lost, f"{handle}: the cursor of a stale handle was read")
     check(len(entries) <= limits.count, f"{use}: {len(entries)} entries, {limits}")
     size = sum(entry.size for entry in entries)
     if limits.bytes_max is not None and len(entries) > 1 and size > limits.bytes_max:
@@ -211,17 +211,17 @@ def _deliver(
         raise InvariantBroken(f"{use}: out of order: {found}")
     for entry in entries:
         scene.model.recognise(log, entry.position, entry.data)
-        if not place.is_unacknowledged(entry.position) and not model.was_sent_back:
-            raise InvariantBroken(f"{use}: hands out {entry.position}, which is acknowledged")
+        if not acknowledged.is_unacknowledged(entry.position) and not model.was_sent_back:
+            raise InvariantBroken(f"{use}: returns {entry.position}, which is acknowledged")
     if found and not model.next_read <= found[0] <= found[-1] <= limits.max_position:
         raise InvariantBroken(
-            f"{use}: hands out {found}, expected it from {model.next_read} on, {limits}"
+            f"{use}: returns {found}, expected it from {model.next_read} on, {limits}"
         )
     end = found[-1] if found else min(attempt.lac, limits.max_position)
     passed = [each for each in handle.positions() if model.unacknowledged_from <= each <= end]
-    missing = set(place.unacknowledged_of(passed)) - set(found)
+    missing = set(acknowledged.unacknowledged_of(passed)) - set(found)
     if missing:
-        raise InvariantBroken(f"{use}: {min(missing)} was passed over in {found}")
+        raise InvariantBroken(f"{use}: {min(missing)} was skipped in {found}")
     if found:
         model.read_from(found[-1].successor)
 

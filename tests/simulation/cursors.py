@@ -1,8 +1,8 @@
-"""Cursors: they come and go, durable ones and others.
+"""Cursors: creates, opens, closes and deletes durable and non-durable ones.
 
-Rule: one caller at a time for each name, so that the outcome can be told. Who is cancelled leaves
-it open until an owner looks.
-Must not know: what is acknowledged or read with them.
+Rule: one call at a time for each name, so that the outcome is known. After a cancelled call it is
+unknown until a handle observes it.
+Must not know: what is acknowledged or read through them.
 """
 
 from asyncio import CancelledError
@@ -24,12 +24,12 @@ from tests.simulation.log_model import HandleModel
 from tests.simulation.scene import Attempt, CursorUse, Scene
 
 NAMES = ("s", "t")
-PASSING_MAX = 3
-"""So many cursors of one owner are not durable."""
+NON_DURABLE_MAX = 3
+"""Limit of non-durable cursors of one handle."""
 
 
 def open_cursor(scene: Scene) -> None:
-    """Open a durable cursor, or make one."""
+    """Open a durable cursor, or create one."""
     handle, name = scene.handle(), scene.random.choice(NAMES)
     if handle is not None:
         initial = scene.random.choice((EARLIEST, LATEST))
@@ -60,8 +60,8 @@ async def opening(
     except (CancelledError, LedgerError) as error:
         _leave(scene, attempt, model, did_exist, error)
     else:
-        check(not attempt.was_lost, f"{handle}: a stale owner opened cursor {name}")
-        scene.note(f"{handle} opened cursor {name} at {cursor.mark_delete_position}")
+        check(not attempt.was_lost, f"{handle}: a stale handle opened cursor {name}")
+        scene.trace_line(f"{handle} opened cursor {name} at {cursor.mark_delete_position}")
         if handle.log.handle is handle:
             _opened(handle, model, cursor, did_exist, None if initial == EARLIEST else lac)
     finally:
@@ -73,47 +73,51 @@ def _opened(
     model: CursorModel,
     cursor: Cursor,
     did_exist: set[bool],
-    behind: Position | None,
+    after: Position | None,
 ) -> None:
-    """`behind`: where a new one begins, or a while later; None for the first entry."""
+    """`after`: a new one begins after it, or a little later; None for the first entry."""
     if model.is_vague or len(did_exist) > 1:
         model.adopted(handle, cursor)
     elif did_exist == {True}:
         model.reopened(handle, cursor)
-    elif behind is None:
+    elif after is None:
         model.made(handle, cursor, [AcknowledgedSet(EARLIEST)])
     else:
-        place = cursor.mark_delete_position
+        mark_delete = cursor.mark_delete_position
         positions = handle.positions()
-        missed = [each for each in positions if place < each <= behind]
-        check(not missed, f"{model}: begins at {place}, which is before the end")
-        begins = [behind, *(each for each in positions if behind < each <= place), place]
+        missed = [each for each in positions if mark_delete < each <= after]
+        check(not missed, f"{model}: begins at {mark_delete}, which is before the end")
+        begins = [
+            after,
+            *(each for each in positions if after < each <= mark_delete),
+            mark_delete,
+        ]
         model.made(handle, cursor, [AcknowledgedSet(each.successor) for each in begins])
 
 
 def close_cursor(scene: Scene) -> None:
-    """Close a cursor of either kind; a durable one stays."""
+    """Close a cursor of either kind; a durable one remains stored."""
     use = scene.cursor()
     if use is not None:
         scene.start(f"{use} close", closing(scene, use, use.cursor.close))
 
 
 async def closing(scene: Scene, use: CursorUse, make: Callable[[], Awaitable[None]]) -> None:
-    """Close a cursor by `make`, perhaps behind a close that failed: what returns has written."""
+    """Close a cursor by `make`, perhaps after a failed close; a close that returns has written."""
     model, cursor, handle = use.model, use.cursor, use.handle
     model.follow()
-    attempt, serial = scene.attempt(handle), model.move(model.place)
+    attempt, serial = scene.attempt(handle), model.move(model.acknowledged)
     is_written = not cursor.revision.is_running
     try:
         await make()
     except LedgerError as error:
-        scene.note(f"{model} close failed: {error}")
+        scene.trace_line(f"{model} close failed: {error}")
         model.not_returned()
         scene.explain(attempt, error)
         return
-    scene.note(f"{model} closed")
-    if model in handle.passing:
-        handle.passing.remove(model)
+    scene.trace_line(f"{model} closed")
+    if model in handle.non_durable:
+        handle.non_durable.remove(model)
     if is_written and not scene.may_be_lost(attempt):
         model.kept(serial)
 
@@ -141,15 +145,15 @@ async def deleting(
     try:
         await make()
     except CursorNotFound:
-        check(did_exist != {True} or model.is_vague, f"{model}: is there, but was not found")
+        check(did_exist != {True} or model.is_vague, f"{model}: exists, but was not found")
         if not model.is_vague:
             model.exists = {False}
     except (CancelledError, LedgerError) as error:
         _leave(scene, attempt, model, did_exist, error)
     else:
-        check(not attempt.was_lost, f"{handle}: a stale owner deleted cursor {name}")
-        check(did_exist != {False}, f"{handle}: deleted cursor {name}, which is not there")
-        scene.note(f"{handle} deleted cursor {name}")
+        check(not attempt.was_lost, f"{handle}: a stale handle deleted cursor {name}")
+        check(did_exist != {False}, f"{handle}: deleted cursor {name}, which does not exist")
+        scene.trace_line(f"{handle} deleted cursor {name}")
         if handle.log.handle is handle:
             handle.log.cursors[name] = CursorModel(name)
     finally:
@@ -163,7 +167,7 @@ def _leave(
     did_exist: set[bool],
     error: BaseException,
 ) -> None:
-    """It failed, or goes on without its caller; a new owner may have found out already."""
+    """Record a failed or cancelled call; a new handle may already know its outcome."""
     is_current = attempt.handle.log.handle is attempt.handle
     if isinstance(error, StorageFailed):
         if is_current and not model.is_vague:
@@ -171,18 +175,20 @@ def _leave(
     elif is_current:
         model.is_vague = True
     if isinstance(error, LedgerError):
-        scene.note(f"{attempt.handle} cursor {model.name}: {error}")
+        scene.trace_line(f"{attempt.handle} cursor {model.name}: {error}")
         scene.explain(attempt, error)
         return
     raise error
 
 
-def make_passing(scene: Scene) -> None:
-    """Make a cursor that is not durable."""
+def open_non_durable(scene: Scene) -> None:
+    """Open a non-durable cursor."""
     handle = scene.handle()
-    if handle is not None and len(handle.passing) < PASSING_MAX:
+    if handle is not None and len(handle.non_durable) < NON_DURABLE_MAX:
         start = scene.random.choice((None, EARLIEST, LATEST, scene.position(handle.log)))
-        scene.start(f"{handle} make a cursor behind {start}", _making(scene, handle, start))
+        scene.start(
+            f"{handle} open a non-durable cursor after {start}", _making(scene, handle, start)
+        )
 
 
 async def _making(scene: Scene, handle: HandleModel, start: Position | None) -> None:
@@ -192,22 +198,22 @@ async def _making(scene: Scene, handle: HandleModel, start: Position | None) -> 
     except LedgerError as error:
         scene.explain(attempt, error)
         return
-    check(not attempt.was_lost, f"{handle}: a stale owner made a cursor")
+    check(not attempt.was_lost, f"{handle}: a stale handle opened a cursor")
     before = EARLIEST if start == EARLIEST else min(lac if start is None else start, lac).successor
     model = CursorModel(cursor.name)
     model.made(handle, cursor, [AcknowledgedSet(before)])
-    handle.passing.append(model)
+    handle.non_durable.append(model)
 
 
 def find_cursors(handle: HandleModel, ranges_max: int) -> None:
-    """Compare the durable cursors that a new owner has with what must be there."""
+    """Compare the durable cursors of a new handle with those that must exist."""
     models = handle.log.cursors
     for name in sorted({*models, *handle.ml.cursors}):
         model = models.setdefault(name, CursorModel(name))
         cursor = handle.ml.cursors.get(name)
         is_there = cursor is not None
         may_be = is_there in model.exists or model.is_vague
-        check(may_be, f"{handle}: cursor {name} is there: {is_there}")
+        check(may_be, f"{handle}: cursor {name} exists: {is_there}")
         if cursor is None:
             models[name] = CursorModel(name)
         elif model.handle is None:
@@ -217,7 +223,7 @@ def find_cursors(handle: HandleModel, ranges_max: int) -> None:
 
 
 def adopt_cursors(handle: HandleModel) -> None:
-    """Take the durable cursors of an owner as they are: nobody promised anything."""
+    """Adopt the durable cursors of a handle as they are: nothing was guaranteed."""
     handle.log.cursors = {name: CursorModel(name) for name in handle.ml.cursors}
     for name, cursor in handle.ml.cursors.items():
         handle.log.cursors[name].adopted(handle, cursor)
@@ -231,15 +237,15 @@ def settle_cursors(handle: HandleModel) -> None:
 
 
 def check_cursors(handle: HandleModel) -> None:
-    """Compare all cursors of an owner with what they should say."""
-    models = [*handle.log.cursors.values(), *handle.passing]
+    """Compare all cursors of a handle with their models."""
+    models = [*handle.log.cursors.values(), *handle.non_durable]
     positions = handle.positions() if models else ()
     for model in models:
         model.check(positions)
 
 
 def use_of(model: CursorModel) -> CursorUse | None:
-    """Return a cursor as it is now; None without one."""
+    """Return the record of a cursor; None if there is none."""
     if model.cursor is None or model.handle is None:
         return None
     return CursorUse(model, model.cursor, model.handle)

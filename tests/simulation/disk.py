@@ -1,9 +1,9 @@
-"""Disk: what is left of a store when its process ends.
+"""Disk: the data of a store that survives the end of its process.
 
 Rule: groups in the order in which they were written; a sync covers all that was written before it.
-What a power cut takes is a run of groups at the end that no sync covered, down to none: the torn
-rest of a group is no group (the engine on disk cuts it off, and has tests of its own for that).
-Must not know: what the groups hold.
+A power cut loses some of the last unsynced groups, or none; a torn group is lost whole (the engine
+on disk cuts it off, which its own tests cover).
+Must not know: the content of groups.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Place = tuple[int, int]
 
 
 class Disk:
-    """The log of one store over all its lives."""
+    """The log of one store over all restarts."""
 
     def __init__(self) -> None:
         self.groups: list[CommitGroup] = []
@@ -37,18 +37,18 @@ class Disk:
         self.watch(kept)
 
     def sync(self) -> None:
-        """Make durable what was written."""
+        """Sync everything written so far."""
         self.synced_count = len(self.groups)
 
     def cut_power(self, survivors: int) -> int:
-        """Lose what is not synced, up to some groups that made it; return how many are lost."""
+        """Drop unsynced groups, except for the first few; return how many are lost."""
         end = min(self.synced_count + survivors, len(self.groups))
         lost = len(self.groups) - end
         del self.groups[end:]
-        self._written_in = {place: at for place, at in self._written_in.items() if at < end}
+        self._written_in = {position: at for position, at in self._written_in.items() if at < end}
         return lost
 
     def is_safe(self, ledger_id: int, entry_id: int, *, sync: bool) -> bool:
-        """Tell whether an entry survives what it must: a power cut, or a killed process."""
+        """Return whether an entry survives a power cut, or without `sync` a killed process."""
         at = self._written_in.get((ledger_id, entry_id))
         return at is not None and (not sync or at < self.synced_count)

@@ -1,7 +1,7 @@
 """Simulated engine: an engine over a simulated disk, for one life of a process.
 
-Rule: behaves as the engine on disk does: opening replays the log and syncs it, a failed sync is
-the end of all changes. The steps of a commit stand apart, so that time passes between them.
+Rule: behaves as the engine on disk: opening replays the log and syncs it, a failed sync ends all
+writing. A commit has separate steps, so that time passes between them.
 Must not know: the store on top.
 """
 
@@ -14,7 +14,7 @@ from tests.simulation.schedule import Schedule
 
 
 class SimulatedEngine:
-    """A `TwoStepEngine`. A further step of the seam is a method here, and a row in `faults`."""
+    """A `TwoStepEngine`. A new step of the interface is a method here, and a row in `faults`."""
 
     needs_thread = False
     is_behind = False
@@ -28,14 +28,14 @@ class SimulatedEngine:
         checkpoint_groups: int,
         resident: float,
     ) -> None:
-        """Open what is on the disk.
+        """Open the store on a disk.
 
         Args:
-            disk: what former lives have left.
-            faults: what goes wrong from now on.
+            disk: with the data of earlier processes.
+            faults: the faults from now on.
             schedule: of the threads.
-            checkpoint_groups: after so many a checkpoint is due.
-            resident: how often the page cache has what is read.
+            checkpoint_groups: number of groups after which a checkpoint is due.
+            resident: the probability that the page cache has the data of a read.
         """
         self.failure: str | None = None
         self._disk = disk
@@ -55,19 +55,19 @@ class SimulatedEngine:
     # Changing
 
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
-        """Do both steps at once, on the loop; that takes its time, too."""
+        """Do both steps at once, on the loop, which takes time as well."""
         self.write(group, sync_follows=sync)
         self._schedule.now_us += self._schedule.work_us()
         if sync:
             self.sync()
 
     def write(self, group: CommitGroup, *, sync_follows: bool) -> None:
-        assert not self._is_committing, "a group is written while another one is not synced yet"
+        assert not self._is_committing, "a group was written before the previous one was synced"
         self._refuse_after_failure()
         try:
             self._faults.ask("write")
         except OSError:
-            self.failure = "a write failed in an unknown way"
+            self.failure = "a write failed with an unknown outcome"
             raise
         self._disk.write(group)
         self._memory.write(group, sync_follows=sync_follows)
@@ -105,7 +105,7 @@ class SimulatedEngine:
     def read_resident(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer] | None:
-        """Some of it is in the page cache, nobody knows what."""
+        """A random part of it is in the page cache."""
         if self._schedule.tie() >= self._resident:
             return None
         return self._memory.read_resident(ledger_id, first_entry, last_entry, bytes_max)
@@ -125,7 +125,7 @@ class SimulatedEngine:
         return self._memory.scan(start, end, reverse=reverse, limit=limit)
 
     def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
-        """Some ledger is moved for every one that was dropped: enough to be in everybody's way."""
+        """Moves one ledger for every dropped one, so that moves interfere with other work."""
         self._faults.ask("look")
         if not self._drops:
             return None
@@ -144,10 +144,10 @@ class SimulatedEngine:
     # Ending
 
     def release_waiting(self) -> None:
-        """Nothing waits here: time passes by itself."""
+        """Do nothing: simulated time needs no waiting."""
 
     def drop_unsynced(self) -> None:
-        raise NotImplementedError("a power cut is the disk's, and ends this engine")
+        raise NotImplementedError("a power cut is simulated by the disk, and ends this engine")
 
     def close(self) -> None:
         self._memory.close()
@@ -166,6 +166,6 @@ class SimulatedEngine:
             raise SyncFailed(self.failure)
 
     def _maybe_fail_look(self) -> None:
-        """Looks on the loop are those of the simulation itself."""
+        """Lookups on the loop are those of the simulation itself."""
         if self._schedule.in_thread:
             self._faults.ask("look")

@@ -1,6 +1,6 @@
-"""Entries: bytes that say which write they are, plain ones and record batches.
+"""Entries: bytes that identify the write they come from, plain ones and record batches.
 
-Rule: no two writes have equal bytes, and a write is found by what is read of it.
+Rule: no two writes have equal bytes, so that a read identifies the write.
 Must not know: what is done with them.
 """
 
@@ -27,7 +27,7 @@ def batch(serial: int, keys: Sequence[Key]) -> bytes:
 
 
 def serial_of(data: Buffer) -> int | None:
-    """Return the number of the write that these bytes are; None: of none."""
+    """Return the number of the write with these bytes; None if there is none."""
     head = bytes(data[:_OFFSET_SIZE])
     if head[:1] == b"\0":
         return int.from_bytes(head, "big")

@@ -1,20 +1,20 @@
-"""Faults: what goes wrong in the storage, drawn from the seed.
+"""Faults: failures of the storage, drawn from the seed.
 
-Rule: an operation asks before it does anything; what it raises is what an engine may raise by the
-seam, nothing else. Switched off, nothing goes wrong.
+Rule: an operation checks for a fault before it does anything; it raises only what the interface of
+engines allows. Switched off, nothing fails.
 Must not know: what the operations work on.
 
-| operation  | what may come of it                                           | the store must      |
+| operation  | possible fault                                                | the store must      |
 |------------|---------------------------------------------------------------|---------------------|
-| write      | StorageWriteFailed, once or (disk full) for a while           | fail and go on      |
-| write      | something that no engine should raise                         | fence itself        |
+| write      | StorageWriteFailed, once or (disk full) for a while           | fail and continue   |
+| write      | an exception that no engine should raise                      | fence itself        |
 | sync       | SyncFailed, after the group was written                       | fence itself        |
 | index      | an error, after the group is durable                          | fence itself        |
-| read       | StorageError, EntryCorrupt                                    | tell the reader     |
+| read       | StorageError, EntryCorrupt                                    | report it           |
 | look       | StorageError: a row or a count cannot be read while opening   | change nothing      |
-| checkpoint | StorageWriteFailed; SyncFailed                                | go on; fence itself |
+| checkpoint | StorageWriteFailed; SyncFailed                                | continue; fence     |
 | completion | the callback of an append raises, or that of rows             | close the handle    |
-| listener   | a listener of a managed ledger raises                         | tell all others     |
+| listener   | a listener of a managed ledger raises                         | call all others     |
 | timer      | a callback of a timer raises                                  | fire all others     |
 | deliver    | the callback of a consumer raises                             | end its subscription|
 """
@@ -28,11 +28,11 @@ from tests.simulation.clock import SimulatedClock
 
 FULL_OPERATIONS_MAX = 8
 RECENT_MS = 2000
-"""Longer than any two pieces of work of a thread."""
+"""Longer than any two calls in a thread take."""
 
 
 class InjectedFault(Exception):
-    """A fault of ours, as far as anybody can tell."""
+    """A programming error, as far as the store can tell."""
 
 
 class Faults:
@@ -41,7 +41,7 @@ class Faults:
     def __init__(self, random: Random, rates: Mapping[str, float], clock: SimulatedClock) -> None:
         self.is_on = False
         self.counts: Counter[str] = Counter()
-        """How often each operation failed."""
+        """Number of failures of each operation."""
         self._clock = clock
         self._last_ms: dict[str, int] = {}
         self._random = random
@@ -62,16 +62,16 @@ class Faults:
 
     @property
     def count(self) -> int:
-        """How often anything failed."""
+        """Return the number of all failures."""
         return self.counts.total()
 
     def was_recent(self, operation: str) -> bool:
-        """Tell whether an operation failed of which somebody may be told only now."""
+        """Return whether an operation has failed that may be reported only now."""
         last_ms = self._last_ms.get(operation)
         return last_ms is not None and self._clock.monotonic_ms() - last_ms < RECENT_MS
 
     def ask(self, operation: str) -> None:
-        """Raise if the operation is to fail."""
+        """Raise if the operation shall fail."""
         if not self.is_on:
             return
         if operation in {"write", "checkpoint"} and self._full_operations:
@@ -88,7 +88,7 @@ class Faults:
     def _write_error(self) -> Exception:
         kind = self._random.random()
         if kind < 0.05:
-            return OSError("injected, and not by the seam")
+            return OSError("injected, outside of the interface")
         if kind < 0.35:
             self._full_operations = self._random.randrange(FULL_OPERATIONS_MAX)
             return StorageWriteFailed("no space left", full=True)

@@ -1,4 +1,4 @@
-"""Broken: what the simulation raises when an invariant does not hold.
+"""Invariants: the error that the simulation raises when one does not hold.
 
 Rule: the message says which invariant, of what, expected and got.
 Must not know: which invariants there are.
@@ -10,6 +10,6 @@ class InvariantBroken(AssertionError):
 
 
 def check(holds: object, message: str) -> None:
-    """Raise unless it holds; for messages that cost nothing to make."""
+    """Raise unless it holds; for messages that are cheap to build."""
     if not holds:
         raise InvariantBroken(message)

@@ -1,9 +1,9 @@
-"""Life: a process with a store, from its start to the end that the seed has for it.
+"""Life: a process with a store, from its start to the end that the seed draws.
 
-Rule: every step does one thing and looks at all owners; now and then everything comes to rest with
-nothing failing, and is compared as a whole. A life ends by a crash at any moment, by closing the
-store, at rest or in full flight, or because the store stopped itself.
-Must not know: what other lives there are.
+Rule: every step performs one action and checks all handles. From time to time faults stop, all
+operations end, and the whole state is compared. A life ends by a crash at any moment, by closing
+the store, idle or busy, or because the store stopped itself.
+Must not know: other lives.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from kledger.ledger import (
 from tests.simulation import (
     acknowledging,
     changing,
+    compacting,
     consuming,
     cursor_reading,
     cursors,
@@ -38,13 +39,13 @@ from tests.simulation.seed_profile import ledger_config
 
 TASKS_MAX = 12
 OPENS = 0.3
-"""How often a managed ledger without an owner gets one, instead of something else being done."""
+"""Probability of opening a managed ledger without a handle instead of another action."""
 DRAINS = 0.5
-"""How often everything that a subscription owes is consumed when all comes to rest."""
+"""Probability of consuming all unacknowledged records of a subscription when idle."""
 APPENDED_AGAIN_MAX = 20
-"""So often in a row callbacks append again; nearly never."""
+"""Limit of appends by callbacks in a row; rarely reached."""
 SETTLED_MS = 5000
-"""So long takes what nobody waits for, when nothing fails: trims, and what lost its caller."""
+"""Longest time of work without a caller if nothing fails: trims, cancelled calls."""
 
 ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
     "append": (writing.append, 10),
@@ -68,10 +69,12 @@ ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
     "set property": (changing.set_property, 2),
     "reconfigure": (changing.reconfigure, 1),
     "set a timer": (changing.set_timer, 1),
+    "compact": (compacting.compact, 5),
+    "read compacted": (compacting.read_compacted, 3),
     "open cursor": (cursors.open_cursor, 3),
     "close cursor": (cursors.close_cursor, 0.5),
     "delete cursor": (cursors.delete_cursor, 0.3),
-    "make a passing cursor": (cursors.make_passing, 0.5),
+    "open non-durable cursor": (cursors.open_non_durable, 0.5),
     "mark-delete": (acknowledging.mark_delete, 2),
     "delete entries": (acknowledging.delete, 4),
     "delete records": (acknowledging.delete_records, 2),
@@ -94,23 +97,23 @@ ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
     "close subscription": (consuming.close_subscription, 0.5),
     "delete subscription": (consuming.delete_subscription, 0.5),
 }
-"""What can be done, and how often it usually is. A seed favours some and leaves others out."""
+"""The actions and their usual weights. A seed favours some and omits others."""
 
 SHARING = [name for name, (action, _) in ACTIONS.items() if action.__module__ == consuming.__name__]
-"""What is done only where entries are record batches."""
+"""Actions that need entries that are record batches."""
 
 
 class Ending(Enum):
     """How a life ends."""
 
-    KILLED = "killed: what was written is there"
-    POWER_CUT = "power cut: what was not synced may be gone"
-    CLOSED = "closed at rest"
-    CLOSED_BUSY = "closed in full flight"
+    KILLED = "killed: written data survives"
+    POWER_CUT = "power cut: unsynced data may be lost"
+    CLOSED = "closed while idle"
+    CLOSED_BUSY = "closed while busy"
 
 
 class Crash(BaseException):
-    """The process is no more."""
+    """The process has ended."""
 
 
 class Life:
@@ -121,7 +124,7 @@ class Life:
         self._ending = ending
         random, profile = scene.random, scene.profile
         self._is_unsettled = False
-        """Whether nobody knows what is there: the engine had failed when the store took it over."""
+        """Whether the content is unknown: the engine had failed when the store took it over."""
         self._crash_step: int | None = None
         if ending in {Ending.KILLED, Ending.POWER_CUT}:
             self._crash_step = random.randrange(-1, profile.steps)
@@ -176,13 +179,14 @@ class Life:
         for log in self._scene.model.logs.values():
             if log.handle is not None:
                 cursors.check_cursors(log.handle)
+                compacting.check_cursor(log.handle)
 
-    # Coming to rest
+    # Idle checks
 
     async def _be_calm(self) -> None:
-        """Let everything end with nothing failing, then compare it as a whole."""
+        """Stop all faults, let all operations end, then compare the whole state."""
         scene = self._scene
-        scene.note("calm")
+        scene.trace_line("calm")
         scene.faults.is_on = False
         await scene.rest()
         for log in scene.model.logs.values():
@@ -192,17 +196,18 @@ class Life:
         for _ in range(APPENDED_AGAIN_MAX):
             if not scene.store.is_fenced:
                 await scene.store.flush()
-        check(not scene.model.stream, "everything was flushed, and somebody still waits")
+        check(not scene.model.stream, "everything was flushed, and a caller still waits")
         if scene.store.is_fenced:
             self._check_fenced()
             return
-        check(not scene.undrained, "there is room again, and nobody was told")
+        check(not scene.undrained, "the queue has room again, and a waiter was not called")
         whole.check_names(scene.model, scene.store)
         for log in scene.model.logs.values():
             handle = log.handle
             if handle is not None and not handle.is_stale and not handle.is_losing:
                 await whole.check_log(scene.model, handle, scene.random)
                 cursors.settle_cursors(handle)
+                await compacting.check_compacted(scene.model, scene.store, handle)
                 await self._check_trim(handle)
                 await self._check_roll(handle)
         whole.check_rows(scene.model, scene.store)
@@ -210,14 +215,14 @@ class Life:
         whole.check_listing(scene.engine)
         check(
             scene.store.cached_bytes <= scene.profile.store.cache_bytes,
-            "the cache holds more than it may",
+            "the cache exceeds its limit",
         )
         scene.faults.is_on = True
 
     async def _check_trim(self, handle: HandleModel) -> None:
-        """With nothing else going on a trim removes exactly what the rule says.
+        """Check that a trim without concurrent changes removes exactly what the rule says.
 
-        Time passes in it, and a trim behind a rollover may come first.
+        Time passes meanwhile, and the trim of a rollover may run first.
         """
         ml, config = handle.ml, handle.ml.config
         infos, size = ml.ledgers, ml.total_size
@@ -230,7 +235,7 @@ class Life:
             raise InvariantBroken(f"{handle}: a trim removed {found} ledgers, expected {expected}")
 
     async def _check_roll(self, handle: HandleModel) -> None:
-        """With nothing else going on a rollover leaves a new, empty ledger, or nothing new."""
+        """Check that a rollover without concurrent changes leaves a new, empty ledger, or none."""
         ml, before = handle.ml, handle.ml.ledgers
         if self._scene.random.random() < 0.7 or ml.state is LedgerState.TERMINATED:
             return
@@ -240,7 +245,7 @@ class Life:
         check(not ml.ledgers[-1].entries, f"{handle}: the new ledger is not empty")
 
     def _check_fenced(self) -> None:
-        """A store stops itself only for a reason, and then hears of it."""
+        """Check that a store that stopped itself had a reason, and knows it."""
         counts = self._scene.faults.counts
         reasons = ("write", "sync", "index", "checkpoint")
         check(any(counts[each] for each in reasons), "the store stopped itself without a reason")
@@ -251,30 +256,32 @@ class Life:
         scene = self._scene
         scene.faults.is_on = False
         await recover(scene)
+        whole.check_listing(scene.engine)
+        compacting.check_nothing_unfinished(scene.engine)
         for log in scene.model.logs.values():
             if log.handle is not None:
                 config = ledger_config(scene.random)
                 log.handle.configs.append(config)
                 log.handle.ml.reconfigure(config)
-        scene.note("recovered")
+        scene.trace_line("recovered")
         scene.faults.is_on = True
 
     async def _take_over(self) -> None:
         """Another store of the same process takes the engine."""
         scene, before = self._scene, self._scene.store
-        scene.note("another store takes over")
+        scene.trace_line("another store takes over")
         scene.faults.is_on = False
         scene.store = await scene.open_store()
         check(before.is_fenced, "two stores own one engine")
         scene.model.lose_all()
         scene.start("close the store before", before.close())
         if scene.engine.failure is not None:
-            self._is_unsettled = True  # what was under way may be there, only a restart can tell
+            self._is_unsettled = True  # the outcome of pending writes is unknown until a restart
             return
         try:
             await self._compare_all()
         except Fenced:
-            # A checkpoint of the store before was still under way, and failed.
+            # A checkpoint of the previous store was still running, and failed.
             check(scene.engine.failure, "the new store was fenced without a reason")
 
     # Ending
@@ -294,22 +301,22 @@ class Life:
             await scene.clock.sleep(int(PATIENCE_S) * 1000)
 
     async def _fence(self) -> None:
-        """On an engine that has failed a store stops itself as soon as it wants a change."""
+        """Check that a store on a failed engine stops itself at its next change."""
         scene = self._scene
         scene.model.row_choices.setdefault(b"put/0", {None}).add(b"last")
         try:
             await scene.store.put_rows([(b"put/0", b"last")])
         except Fenced:
             return
-        raise InvariantBroken("a store went on behind a failure that leaves an unknown state")
+        raise InvariantBroken("a store continued after a failure that leaves an unknown state")
 
     async def _close(self) -> None:
         scene = self._scene
-        scene.note("close the store")
+        scene.trace_line("close the store")
         scene.is_ending = True
         await asyncio.wait_for(consuming.close_all(scene), PATIENCE_S)
         await asyncio.wait_for(scene.store.close(), PATIENCE_S)
-        check(not scene.model.stream, "the store is closed, and somebody still waits")
+        check(not scene.model.stream, "the store is closed, and a caller still waits")
         await scene.rest()
         await scene.supervisor.close()
 
@@ -318,7 +325,7 @@ class Life:
             self._crash_soon()
 
     def _crash_soon(self) -> None:
-        """Crash at any moment from now on."""
+        """Crash at a random moment from now on."""
         schedule = self._scene.schedule
         delay_us = schedule.work_us() * self._scene.random.choice((1, 3, 10))
         schedule.after(delay_us, lambda: schedule.interrupt(Crash()))
@@ -331,19 +338,20 @@ def trimmed(
     now_ms: int,
     slowest: Position,
 ) -> int:
-    """Return how many ledgers retention lets go: the rule of `retention_plan`, once more."""
+    """Return how many ledgers retention removes: an independent version of `retention_plan`."""
     for count, info in enumerate(infos[:-1]):
         assert info.closed_ms is not None
         size -= info.size
         is_expired = 0 <= config.retention_ms < now_ms - info.closed_ms
         is_over_quota = 0 <= config.retention_bytes <= size
-        is_owed = Position(info.ledger_id, info.entries - 1) > slowest
-        if is_owed or not (is_expired or is_over_quota):
+        is_unacknowledged = Position(info.ledger_id, info.entries - 1) > slowest
+        if is_unacknowledged or not (is_expired or is_over_quota):
             return count
     return max(0, len(infos) - 1)
 
 
 def slowest(ml: ManagedLedger) -> Position:
-    """Return where the slowest durable cursor stands, as far as that is durable."""
-    writers = [cursor.writer for cursor in ml.cursors.values()]
+    """Return the durable mark-delete position of the slowest durable cursor."""
+    durable = [*ml.cursors.values(), ml.compaction_cursor]
+    writers = [cursor.writer for cursor in durable if cursor is not None]
     return min((each.durable_position for each in writers if each is not None), default=LATEST)

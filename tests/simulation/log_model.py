@@ -1,8 +1,8 @@
-"""Log model: what one managed ledger must look like, as plain lists.
+"""Log model: the expected content of one managed ledger, as plain lists.
 
-Rule: the model only knows what callers were told. What they were told is kept is there; what they
-were told is refused never comes; of the rest either may be true until somebody looks.
-Must not know: how the ledger does it.
+Rule: the model knows only the results of calls. A write that was acknowledged must exist, a refused
+one must never appear; either is possible for all others until it is observed.
+Must not know: how the ledger works.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -21,6 +21,7 @@ from kledger.ledger import (
     Position,
 )
 from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
+from tests.simulation.compaction_model import CompactionModel
 from tests.simulation.entries import Key
 from tests.simulation.invariants import InvariantBroken, check
 
@@ -37,12 +38,12 @@ USABLE = {
 
 
 class WriteOutcome(Enum):
-    """What is known of a write."""
+    """The known outcome of a write."""
 
-    WAITING = "nobody was told yet"
+    WAITING = "not reported yet"
     KEPT = "acknowledged, or seen in a store that must keep it"
     REFUSED = "failed, and nothing of it was stored"
-    UNKNOWN = "whoever waited for it does not know"
+    UNKNOWN = "unknown: the caller got no result"
 
 
 @dataclass(slots=True, eq=False)
@@ -78,13 +79,13 @@ class HandleModel:
     """One opening of a managed ledger.
 
     Attributes:
-        is_stale: another owner is known to be there, or the store to be gone.
-        is_losing: somebody closes it, or opens or deletes it without a caller who hears of it.
-        configs: every configuration that was in force.
+        is_stale: known to be fenced, or its store to have ended.
+        is_losing: it is being closed, or opened again or deleted by a cancelled call.
+        configs: every configuration that it had.
         adds: every add_entry that is not refused, in the order of the calls.
-        passing: cursors that are not durable.
-        partition: its subscriptions, if somebody asked for any.
-        sharing: the one that is open.
+        non_durable: its non-durable cursors.
+        partition: its subscriptions, if there are any.
+        sharing: the open subscription.
     """
 
     number: int
@@ -98,7 +99,7 @@ class HandleModel:
     submitted: Position | None = None
     adds: list[Write] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
-    passing: list["CursorModel"] = field(default_factory=list)
+    non_durable: list["CursorModel"] = field(default_factory=list)
     partition: PartitionSubscriptions | None = None
     sharing: "SharingModel | None" = None
     _listed: tuple[tuple[LedgerInfo, ...], tuple[Position, ...]] = ((), ())
@@ -108,11 +109,11 @@ class HandleModel:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it takes what is done with its cursors."""
+        """Whether its cursors accept changes."""
         return not self.is_stale and self.ml.state in USABLE
 
     def positions(self) -> tuple[Position, ...]:
-        """Return every entry that can be read, whether or not anybody was told of it."""
+        """Return every entry that can be read, acknowledged or not."""
         infos = self.ml.ledgers
         if infos != self._listed[0]:
             positions = (
@@ -128,14 +129,15 @@ class LogModel:
     """One managed ledger from its creation to its deletion.
 
     Attributes:
-        exists: what may be true.
-        may_be_deleted: whether what exists may be another one of that name.
-        ended: whether it is terminated: what may be true.
-        order, data: every entry that is there or was there.
-        gone_upto: the newest ledger with entries that was removed.
+        exists: the possible values.
+        may_be_deleted: whether the existing one may be another one of that name.
+        ended: the possible values of "is terminated".
+        order, data: every entry that exists or existed.
+        gone_upto: the newest removed ledger that had entries.
         properties: for every key the values that it may have.
         cursors: the durable ones.
-        raised: before this somebody wanted everything gone, whoever is owed it.
+        raised: everything before it was removed on request, acknowledged or not.
+        compaction: its compacted ledger.
     """
 
     def __init__(self, name: str) -> None:
@@ -150,11 +152,12 @@ class LogModel:
         self.ended = {False}
         self.cursors: dict[str, CursorModel] = {}
         self.raised = EARLIEST
+        self.compaction = CompactionModel()
 
     def succeeded_by(self, ml: ManagedLedger) -> "LogModel":
-        """Return the model of what was opened: this one, or a new one if this may be deleted.
+        """Return the model of the opened one: this one, or a new one if this may be deleted.
 
-        Without entries nobody can tell; then everything may be true that may be of either.
+        Without entries the two look the same; then everything possible for either is possible.
         """
         may_be_new = self.may_be_deleted and not ml.number_of_entries(EARLIEST, LATEST)
         self.may_be_deleted = False
@@ -165,11 +168,12 @@ class LogModel:
         successor.exists = {True}
         successor.ended = self.ended | {False}
         successor.raised = self.raised
+        successor.compaction = self.compaction.or_none()
         successor.properties = {key: {*values, None} for key, values in self.properties.items()}
         return successor
 
     def keep(self, position: Position, data: bytes) -> None:
-        """Note that an entry is there."""
+        """Record that an entry exists."""
         known = self.data.get(position)
         if known is not None:
             check(known == data, f"{self.name} {position}: two entries have one position")
@@ -181,29 +185,29 @@ class LogModel:
             self.order.append(position)
 
     def present(self) -> list[Position]:
-        """Return what is known to be there and was not removed."""
+        """Return the entries that are known to exist and were not removed."""
         return self.order[bisect_right(self.order, Position(self.gone_upto, 1 << 62)) :]
 
     def between(self, start: Position, end: Position) -> list[Position]:
-        """Return what is there from `start` to `end`, both included."""
+        """Return the entries from `start` to `end`, both included."""
         first = max(start, Position(self.gone_upto + 1, -1))
         return self.order[bisect_left(self.order, first) : bisect_right(self.order, end)]
 
     def note_gone(self, ledger_ids: Iterable[int]) -> None:
-        """Ledgers were removed."""
+        """Record the removal of ledgers."""
         self.gone_upto = max((self.gone_upto, *ledger_ids))
 
 
 def check_removal(
     handle: HandleModel, removed: Sequence[LedgerInfo], total: int, now_ms: int
 ) -> None:
-    """Ledgers go from the oldest on, for a reason, and never the newest; empty ones go as they end.
+    """Check a removal: oldest first, for a reason, never the newest; empty ones when they end.
 
     Args:
-        handle: whose list got shorter.
-        removed: what is missing now, as it was before.
-        total: bytes of the whole list, with what was removed.
-        now_ms: the reason may be older, but age and size only grow.
+        handle: whose list became shorter.
+        removed: the ledgers that are missing now.
+        total: bytes of the whole list, removed ones included.
+        now_ms: the decision may be older, but age and size only grow.
     """
     remaining = total
     for info in removed:
@@ -219,7 +223,7 @@ def check_removal(
         age_ms = now_ms - info.closed_ms
         if not any(_may_go(config, age_ms, remaining) for config in handle.configs):
             raise InvariantBroken(
-                f"{handle}: nobody let ledger {info.ledger_id} go, age {age_ms} ms"
+                f"{handle}: ledger {info.ledger_id} was removed without a reason, age {age_ms} ms"
             )
 
 

@@ -1,11 +1,10 @@
 """Simulated loop: asyncio's event loop over virtual time, without sockets, threads and waiting.
 
-Rule: the order is asyncio's own wherever asyncio has one. What was put into the queue first runs
-first, and a timer is looked at only between two turns; nothing of this is permuted, because no
-machine would ever do so, and a bug that needs it is none. Permuted is what no program can rely on:
-when a thread's `call_soon_threadsafe` falls into a turn, down to the middle of a callback (wherever
-the callback itself puts something into the queue), in which order two threads do so, how long a
-callback takes, and which of two timers of one moment is first.
+Rule: every order that asyncio guarantees is kept: callbacks run first in, first out, and timers are
+checked only between two ticks. Permuted is only what asyncio does not guarantee: when a thread's
+`call_soon_threadsafe` takes effect within a tick, even within a callback (wherever the callback
+itself schedules one), the order in which two threads do so, how long a callback takes, and which of
+two timers with equal deadlines fires first.
 Must not know: what runs on it.
 """
 
@@ -30,7 +29,7 @@ Result = TypeVar("Result")
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """One life of a process; whatever an asyncio callback raises ends it."""
+    """The loop of one life of a process; an exception in an asyncio callback ends it."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -41,17 +40,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._is_over = False
         self._born: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self.set_task_factory(self._bear)
-        self.set_exception_handler(self._heard_exception)
+        self.set_exception_handler(self._on_exception)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run until `work` has ended, or something interrupts it."""
+        """Run until `work` has ended, or the run is interrupted."""
         task = self.create_task(work)
         task.add_done_callback(lambda _: self.stop())
         self.run_forever()
         return task.result()
 
     def end(self) -> None:
-        """End what is still running, as the end of a process does: nobody is told."""
+        """Drop what still runs, as the end of a process does, without any notification."""
         self._is_over = True
         closed: set[asyncio.Task[Any]] = set()
         asyncio._set_running_loop(self)
@@ -74,7 +73,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._born[task] = next(self._order)
         return task
 
-    # asyncio's own face
+    # The interface of asyncio's event loop
 
     def time(self) -> float:
         return self._schedule.now_us / 1e6
@@ -122,10 +121,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
-        """A cancelled timer stays where it is and is skipped when it is due."""
+        """Do nothing: a cancelled timer stays in the heap and is skipped when it is due."""
 
     def _run_once(self) -> None:
-        """One turn: what is in the queue at its beginning."""
+        """Run one tick: the callbacks that are in the queue at its beginning."""
         schedule, queue, timers = self._schedule, self._queue, self._timers
         if not queue:
             self._raise_interruption()
@@ -144,28 +143,31 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             raise self._schedule.interruption
 
     def _wait(self) -> None:
-        """Go on to the next moment at which something happens."""
+        """Advance time to the next event."""
         moments = [self._timers[0][0]] if self._timers else []
         if (next_us := self._schedule.next_us) is not None:
             moments.append(next_us)
         if not moments:
-            raise InvariantBroken("nothing will ever happen again, and somebody still waits")
+            raise InvariantBroken("nothing will ever happen again, and a caller still waits")
         self._schedule.jump_to(min(moments))
 
-    def _heard_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not self._is_over:
             error = context.get("exception")
             self._schedule.interrupt(error or InvariantBroken(context["message"]))
 
 
 def _close(task: asyncio.Task[Any]) -> None:
-    """Forget a task; what its coroutine still does on the way out does not count."""
+    """Drop a task; what its coroutine does while it is closed has no effect."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()
     assert isinstance(coroutine, CoroutineType)
     has_begun = inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED
     given = () if has_begun else tuple(inspect.getcoroutinelocals(coroutine).values())
-    for each in (coroutine, *given):  # what one that never began was to await never begins either
+    for each in (
+        coroutine,
+        *given,
+    ):  # an awaitable of a coroutine that never began is never started
         if isinstance(each, Coroutine):
             with suppress(Exception):
                 each.close()

@@ -1,7 +1,7 @@
-"""Reading: cursorless reads of every kind, from any place, with any limit.
+"""Reading: cursorless reads of every kind, from any position, with any limit.
 
 Rule: a read without a cursor never waits for entries and never fails without a reason.
-Must not know: where entries come from.
+Must not know: how entries are stored.
 """
 
 from dataclasses import dataclass
@@ -49,15 +49,15 @@ async def _reading(scene: Scene, handle: HandleModel, range_: _Range) -> None:
         )
     except LedgerError as error:
         scene.explain(attempt, error)
-        scene.note(f"{handle} read {range_.start} failed: {error}")
+        scene.trace_line(f"{handle} read {range_.start} failed: {error}")
         return
-    scene.note(f"{handle} read {range_.start}: {_text(entries)}")
-    check(not attempt.was_lost, f"{handle}: a stale owner was served")
+    scene.trace_line(f"{handle} read {range_.start}: {_text(entries)}")
+    check(not attempt.was_lost, f"{handle}: a stale handle returned entries")
     read_model.check(entries, may_be_partial=_may_be_partial(scene, attempt))
 
 
 def read_cached(scene: Scene) -> None:
-    """Call read_cached: the whole answer, or None."""
+    """Call read_cached: it returns the whole result, or None."""
     handle = scene.handle()
     if handle is None:
         return
@@ -70,7 +70,7 @@ def read_cached(scene: Scene) -> None:
         scene.explain(attempt, error)
         return
     if entries is not None:
-        scene.note(f"{handle} cached {range_.start}: {_text(entries)}")
+        scene.trace_line(f"{handle} cached {range_.start}: {_text(entries)}")
         read_model.check(entries, may_be_partial=False)
 
 
@@ -89,19 +89,17 @@ async def _reading_one(scene: Scene, handle: HandleModel, position: Position) ->
         entry = await handle.ml.read_entry(position)
     except InvalidPosition:
         if position <= lac and log.between(position, position):
-            raise InvariantBroken(
-                f"{handle}: {position} is there, but was called invalid"
-            ) from None
+            raise InvariantBroken(f"{handle}: {position} exists, but was called invalid") from None
     except LedgerError as error:
         if position.ledger_id > log.gone_upto:
             scene.explain(attempt, error)
     else:
-        check(entry.position == position, f"{handle}: {position} was asked for, {entry} came")
+        check(entry.position == position, f"{handle}: {position} was requested, {entry} returned")
         scene.model.recognise(log, position, entry.data)
 
 
 def find(scene: Scene) -> None:
-    """Call find_newest_matching, with what matches up to some place."""
+    """Call find_newest_matching with a predicate that holds up to some position."""
     handle = scene.handle()
     if handle is not None:
         upto = scene.position(handle.log)
@@ -116,14 +114,14 @@ async def _finding(scene: Scene, handle: HandleModel, upto: Position) -> None:
     except LedgerError as error:
         scene.explain(attempt, error)
         return
-    scene.note(f"{handle} found {found} up to {upto}")
+    scene.trace_line(f"{handle} found {found} up to {upto}")
     check(found is None or found <= upto, f"{handle}: {found} does not match up to {upto}")
     if gone_upto != log.gone_upto or _may_be_partial(scene, attempt):
         return
     newer = log.between(found.successor if found else EARLIEST, min(upto, lac))
     if newer:
         raise InvariantBroken(
-            f"{handle}: {found} is not the newest up to {upto}, {newer[-1]} is there"
+            f"{handle}: {found} is not the newest up to {upto}, {newer[-1]} exists"
         )
 
 
@@ -145,20 +143,20 @@ async def _finding_before(scene: Scene, handle: HandleModel, time_ms: int) -> No
     except LedgerError as error:
         scene.explain(attempt, error)
         return
-    scene.note(f"{handle} found {found} before {time_ms}")
+    scene.trace_line(f"{handle} found {found} before {time_ms}")
     if gone_upto != log.gone_upto or _may_be_partial(scene, attempt):
         return
     older = [each for each in known if model.time_of(log.data[each]) < time_ms]
     if older and (found is None or found < older[-1]):
         raise InvariantBroken(
-            f"{handle}: {found} is not the newest before {time_ms}, {older[-1]} is there"
+            f"{handle}: {found} is not the newest before {time_ms}, {older[-1]} exists"
         )
     if found in log.data and model.time_of(log.data[found]) >= time_ms:
-        raise InvariantBroken(f"{handle}: {found} is not of before {time_ms}")
+        raise InvariantBroken(f"{handle}: {found} is not from before {time_ms}")
 
 
 def ask_stale(scene: Scene) -> None:
-    """A handle that has lost its managed ledger refuses everything at once."""
+    """Check that a fenced handle refuses everything at once."""
     if not scene.stale:
         return
     handle = scene.random.choice(scene.stale)
@@ -170,7 +168,7 @@ def ask_stale(scene: Scene) -> None:
             ask()
         except LedgerError:
             continue
-        raise InvariantBroken(f"{handle}: a stale owner {what}")
+        raise InvariantBroken(f"{handle}: a stale handle {what}")
     scene.start(f"{handle} changes, stale", _changing_stale(handle))
 
 
@@ -181,12 +179,12 @@ async def _changing_stale(handle: HandleModel) -> None:
             await change()
         except LedgerError:
             continue
-        raise InvariantBroken(f"{handle}: a stale owner changed something")
+        raise InvariantBroken(f"{handle}: a stale handle changed something")
     try:
         await ml.read_entries(EARLIEST, 1)
     except Fenced:
         return
-    raise InvariantBroken(f"{handle}: a stale owner was served")
+    raise InvariantBroken(f"{handle}: a stale handle returned entries")
 
 
 def _begin(scene: Scene, handle: HandleModel, range_: _Range) -> ReadModel:
@@ -215,4 +213,4 @@ def _text(entries: list[Entry]) -> str:
 
 
 def _never_called(position: Position, error: LedgerError | None) -> None:
-    raise InvariantBroken(f"a refused append was told {position} {error}")
+    raise InvariantBroken(f"a refused append got the result {position} {error}")

@@ -1,9 +1,9 @@
-"""Reads: what a cursorless read may return while the log changes under it.
+"""Reads: what a cursorless read may return while the log changes.
 
-Rule: between the moment of the call and that of the answer the log grows at one end and goes at
-the other. What was there all the time and lies in the range must be in the answer, in order and
-byte for byte; what was there at neither moment must not.
-Must not know: where the entries came from.
+Rule: between the call and its result the log grows at one end and is trimmed at the other. Entries
+of the range that existed all the time must be in the result, in order and byte for byte; entries
+that existed at neither moment must not.
+Must not know: how entries are stored.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from tests.simulation.store_model import StoreModel
 
 @dataclass(frozen=True, slots=True)
 class ReadModel:
-    """One read, as the log was when it was called."""
+    """One read, and the log when it was called."""
 
     model: StoreModel
     handle: HandleModel
@@ -39,16 +39,16 @@ class ReadModel:
         bytes_max: int | None,
         upto: Position,
     ) -> "ReadModel":
-        """Note how things stand."""
+        """Record the present state."""
         lac, gone_upto = handle.ml.last_confirmed_entry, handle.log.gone_upto
         return cls(model, handle, start, count, bytes_max, upto, lac, gone_upto)
 
     def check(self, entries: Sequence[Entry], *, may_be_partial: bool) -> None:
-        """Compare an answer; `may_be_partial`: something failed behind its first entry."""
+        """Compare a result; `may_be_partial`: something failed after its first entry."""
         log = self.handle.log
         self._check_limits(entries)
         for entry in entries:
-            self._check_place(entry.position)
+            self._check_position(entry.position)
             self.model.recognise(log, entry.position, entry.data)
         found = [entry.position for entry in entries]
         if found != sorted(set(found)):
@@ -70,18 +70,18 @@ class ReadModel:
         if self.bytes_max is not None and len(entries) > 1 and size > self.bytes_max:
             raise InvariantBroken(f"{self}: {size} bytes")
 
-    def _check_place(self, position: Position) -> None:
+    def _check_position(self, position: Position) -> None:
         if not self.start <= position <= self.upto:
-            raise InvariantBroken(f"{self}: {position} was not asked for")
+            raise InvariantBroken(f"{self}: {position} was not requested")
         if position > self.handle.ml.last_confirmed_entry:
-            raise InvariantBroken(f"{self}: {position} is behind the last confirmed entry")
+            raise InvariantBroken(f"{self}: {position} is after the last confirmed entry")
         if position.ledger_id <= self.gone_upto:
             raise InvariantBroken(f"{self}: {position} had been removed before")
 
     def _check_nothing_there(self) -> None:
-        """A limit of bytes never holds back the first entry."""
+        """Check that a limit of bytes never excludes the first entry."""
         if expected := self.handle.log.between(self.start, min(self.upto, self.lac)):
-            raise InvariantBroken(f"{self}: nothing, although {expected[0]} is there")
+            raise InvariantBroken(f"{self}: nothing, although {expected[0]} exists")
 
     def __str__(self) -> str:
         limits = f"count {self.count}, bytes {self.bytes_max}, upto {self.upto}"

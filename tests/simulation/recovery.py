@@ -1,8 +1,8 @@
-"""Recovery: what a new store finds behind a crash, a clean end, or another store.
+"""Recovery: what a new store finds after a crash, a clean end, or another store.
 
-Rule: acknowledged is there. Of what nobody was told, a beginning of the stream may be there, as a
-whole, and what is not found now never comes.
-Must not know: how the store before ended.
+Rule: acknowledged writes exist. Of the unreported ones a prefix of the stream may exist, and what
+is not found now never appears.
+Must not know: how the previous store ended.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from kledger.ledger import (
     ManagedLedgerConfig,
 )
 from tests.simulation import whole
+from tests.simulation.compacting import adopt, check_compacted
 from tests.simulation.cursors import adopt_cursors, find_cursors
 from tests.simulation.invariants import InvariantBroken, check
 from tests.simulation.log_model import HandleModel, LogModel, Write, WriteOutcome, check_removal
@@ -25,7 +26,7 @@ from tests.simulation.store_model import StoreModel, apply_rows
 
 
 async def recover(scene: Scene) -> None:
-    """Open all that is there, compare it with what must be, and settle what was open."""
+    """Open everything, compare it with the model, and settle unknown outcomes."""
     model, store = scene.model, scene.store
     if model.may_lack_acknowledged:
         await accept_loss(scene)
@@ -43,6 +44,7 @@ async def recover(scene: Scene) -> None:
         note_removed(scene, log, before[name], {info.ledger_id for info in ml.ledgers})
         handle = model.opened(log, ml, ManagedLedgerConfig())
         await whole.check_log(model, handle, scene.random)
+        await check_compacted(model, store, handle)
         if log is known:
             find_cursors(handle, scene.profile.store.cursor_ranges_max)
         else:
@@ -55,10 +57,11 @@ async def recover(scene: Scene) -> None:
 
 
 async def accept_loss(scene: Scene) -> None:
-    """Without syncs a power cut takes back what was acknowledged, and removals and deletions, too.
+    """Check a power cut without syncs, which also undoes acknowledged writes, removals and
+    deletions.
 
-    What is left is how things stood at one moment: of each managed ledger a run of what it had,
-    and of a pair of rows both or none.
+    The rest is the state of one moment: a contiguous part of each managed ledger, and both rows of
+    a pair or neither.
     """
     model, store = scene.model, scene.store
     names = store.managed_ledger_names()
@@ -75,7 +78,8 @@ async def accept_loss(scene: Scene) -> None:
                 log.keep(entry.position, entry.data)
                 write = model.write_of(entry.data)
                 if write is not None:
-                    write.outcome = WriteOutcome.KEPT  # what was open is settled by what is there
+                    write.outcome = WriteOutcome.KEPT  # unknown outcomes are settled by what exists
+            adopt(model, log, ml)
             handle = model.opened(log, ml, ManagedLedgerConfig())
             await whole.check_log(model, handle, scene.random)
             adopt_cursors(handle)
@@ -91,7 +95,7 @@ async def accept_loss(scene: Scene) -> None:
 
 
 def check_run(model: StoreModel, name: str, entries: Sequence[Entry]) -> None:
-    """What is left of a managed ledger is a run of what it had, and nothing that was refused."""
+    """Check that a managed ledger has a contiguous part of its entries, and no refused one."""
     if not entries:
         return
     writes = [model.write_of(entry.data) for entry in entries]
@@ -101,17 +105,19 @@ def check_run(model: StoreModel, name: str, entries: Sequence[Entry]) -> None:
         assert write is not None
         is_its_own = write.log is not None and write.log.name == name and write.data == data
         check(is_its_own, f"{name} {position}: {write} does not belong here")
-        check(write.position in {None, position}, f"{name} {position}: {write} has another place")
+        check(
+            write.position in {None, position}, f"{name} {position}: {write} has another position"
+        )
         check(write.outcome is not WriteOutcome.REFUSED, f"{name} {position}: {write} was refused")
     known = [entry.position for entry in entries if entry.position in had.data]
     if known:
         first = had.order.index(known[0])
         expected = had.order[first : first + len(known)]
-        check(known == expected, f"{name}: what is left has a gap: {known}")
+        check(known == expected, f"{name}: the entries have a gap: {known}")
 
 
 def note_removed(scene: Scene, log: LogModel, before: HandleModel | None, listed: set[int]) -> None:
-    """Ledgers may have been removed without anybody being told: for a reason, all the same."""
+    """Check that ledgers whose removal was not reported were removed for a reason."""
     missing = {position.ledger_id for position in log.present()} - listed
     if not missing:
         return
@@ -119,7 +125,7 @@ def note_removed(scene: Scene, log: LogModel, before: HandleModel | None, listed
     removed = [info for info in infos if info.ledger_id in missing]
     if before is None or len(removed) < len(missing) or missing & set(_behind(infos, listed)):
         raise InvariantBroken(
-            f"{log.name}: ledgers {sorted(missing)} are gone, listed {sorted(listed)}"
+            f"{log.name}: ledgers {sorted(missing)} are missing, listed {sorted(listed)}"
         )
     total = sum(info.size for info in infos)
     check_removal(before, removed, total, scene.clock.now_ms())
@@ -127,16 +133,16 @@ def note_removed(scene: Scene, log: LogModel, before: HandleModel | None, listed
 
 
 def _behind(infos: tuple[LedgerInfo, ...], listed: set[int]) -> list[int]:
-    """Return the ledgers that come after one that is still listed."""
+    """Return the ledgers after one that is still listed."""
     kept = [info.ledger_id for info in infos if info.ledger_id in listed]
     return [info.ledger_id for info in infos if kept and info.ledger_id > kept[0]]
 
 
 def settle_stream(scene: Scene, store: LedgerStore) -> None:
-    """What was written without anybody being told is a beginning of what was submitted.
+    """Check that the unreported writes that exist are a prefix of the submitted ones.
 
-    An entry says by itself whether it is there. Rows without an entry say it by the state that all
-    rows together must be in: for one of the possible ends of the stream it fits.
+    For an entry, reading shows whether it exists. For rows without an entry, the state of all rows
+    must match one of the possible ends of the stream.
     """
     model = scene.model
     unknown, model.unknown = model.unknown, []
@@ -151,17 +157,19 @@ def settle_stream(scene: Scene, store: LedgerStore) -> None:
         if end < len(unknown):
             apply_rows(rows, unknown[end].rows)
     if not fits:
-        raise InvariantBroken(f"rows {found} are those of no moment, acknowledged {model.rows}")
+        raise InvariantBroken(
+            f"rows {found} match no prefix of the stream, acknowledged {model.rows}"
+        )
     model.rows = found
 
 
 def _tells(model: StoreModel, write: Write) -> bool:
-    """Tell whether a write says by itself that it is there: its managed ledger still exists."""
+    """Return whether reading shows if a write exists: its managed ledger still does."""
     return write.log is not None and model.logs[write.log.name] is write.log
 
 
 def _may_end(model: StoreModel, unknown: list[Write], end: int) -> bool:
-    """Tell whether the stream may have ended there, by the entries that are there."""
+    """Return whether the stream may have ended there, given the existing entries."""
     return all(
         (write.outcome is WriteOutcome.KEPT) == (index < end)
         for index, write in enumerate(unknown)

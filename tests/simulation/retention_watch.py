@@ -1,9 +1,9 @@
-"""Owed watch: no ledger goes of which a durable cursor is owed something.
+"""Retention watch: no ledger is removed that a durable cursor has not acknowledged.
 
-Rule: looks at groups in the order in which they are written, because that is the order in which a
-crash takes them back: what a cursor's rows say when a ledger's row goes is what it is owed then.
-Who raises the log start may take what is owed.
-Must not know: why ledgers go.
+Rule: groups are checked in the order in which they are written, because a crash undoes them in that
+order: the cursor's rows at the time when a ledger's row is deleted count. Raising the log start may
+remove unacknowledged entries.
+Must not know: why ledgers are removed.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,8 +30,8 @@ class RetentionWatch:
 
     def __init__(self, *, is_known: IsKnown, is_taken: Excuse) -> None:
         """Args:
-        is_known: whether a caller was told that there is a cursor of that name.
-        is_taken: whether somebody asked for a ledger to go, whoever is owed it.
+        is_known: whether the creation of a cursor of that name was reported.
+        is_taken: whether a ledger was removed on request, acknowledged or not.
         """
         self._is_known = is_known
         self._is_taken = is_taken
@@ -43,7 +43,7 @@ class RetentionWatch:
         self._changes: dict[bytes, dict[int, CursorRecord]] = {}
 
     def restart(self, groups: Iterable[CommitGroup]) -> None:
-        """Begin anew with what is left."""
+        """Restart from the groups that survived."""
         for each in (self._names, self._ids, self._ledgers, self._snapshots, self._progress):
             each.clear()
         self._changes.clear()
@@ -51,7 +51,7 @@ class RetentionWatch:
             self._take(group, is_checked=False)
 
     def see(self, group: CommitGroup) -> None:
-        """A group is written."""
+        """Check a written group."""
         self._take(group, is_checked=True)
 
     def _take(self, group: CommitGroup, *, is_checked: bool) -> None:
@@ -98,9 +98,9 @@ class RetentionWatch:
         for key, snapshot in self._snapshots.items():
             cursor = key[len(id_) :].decode()
             if key.startswith(id_) and self._is_known(name, cursor):
-                _check_unacknowledged(name, cursor, self._place(key, snapshot), record)
+                _check_unacknowledged(name, cursor, self._cursor_record(key, snapshot), record)
 
-    def _place(self, key: bytes, snapshot: CursorRecord) -> CursorRecord:
+    def _cursor_record(self, key: bytes, snapshot: CursorRecord) -> CursorRecord:
         progress = self._progress.get(key)
         if progress is None:
             return snapshot
@@ -109,13 +109,14 @@ class RetentionWatch:
 
 
 def _check_unacknowledged(
-    name: str, cursor: str, place: CursorRecord, ledger: LedgerRecord
+    name: str, cursor: str, cursor_record: CursorRecord, ledger: LedgerRecord
 ) -> None:
-    done = dict(place.deleted).get(ledger.ledger_id)
+    done = dict(cursor_record.deleted).get(ledger.ledger_id)
     bitmap = BitMap.deserialize(done) if done is not None else BitMap()
     for entry_id in range(ledger.entries):
         position = Position(ledger.ledger_id, entry_id)
-        if position > place.mark_delete_position and entry_id not in bitmap:
+        if position > cursor_record.mark_delete_position and entry_id not in bitmap:
             raise InvariantBroken(
-                f"{name}: ledger {ledger.ledger_id} goes, cursor {cursor} owes {position}"
+                f"{name}: ledger {ledger.ledger_id} is removed, "
+                f"cursor {cursor} has not acknowledged {position}"
             )

@@ -1,8 +1,8 @@
-"""Revising: what sets a cursor's positions from outside.
+"""Revising: sets a cursor's positions from outside.
 
-Rule: what a revision sets is durable before it is true, and one runs at a time; a failure leaves
-everything as it was.
-Must not know: who reads or acknowledges meanwhile.
+Rule: a revision is durable before it takes effect, and one runs at a time; a failed one changes
+nothing.
+Must not know: concurrent reads and acknowledgements.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,15 +25,15 @@ from tests.simulation.scene import CursorUse, Scene
 
 @dataclass(frozen=True, slots=True)
 class _RevisionTarget:
-    """`next_read`: None where reading goes on where it was."""
+    """`next_read`: None if the read position does not change."""
 
-    place: AcknowledgedSet
+    acknowledged: AcknowledgedSet
     next_read: Position | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A revision: how it is done, and where it leads from here."""
+    """A revision: the call, and its result from the present state."""
 
     what: str
     make: Callable[[], Awaitable[None]]
@@ -41,7 +41,7 @@ class _Call:
 
 
 def rewind(scene: Scene) -> None:
-    """Read again whatever is owed."""
+    """Rewind to the first unacknowledged entry."""
     use = scene.cursor()
     if use is not None:
         what = f"{use} rewind"
@@ -49,7 +49,7 @@ def rewind(scene: Scene) -> None:
 
 
 def seek(scene: Scene) -> None:
-    """Read on from somewhere."""
+    """Move the read position."""
     use = scene.cursor()
     if use is None:
         return
@@ -80,7 +80,7 @@ async def _setting(
     *,
     sends_back: bool = False,
 ) -> None:
-    """Set the read position alone: at once, and nothing of it is durable."""
+    """Set the read position only: at once, and not durable."""
     use.model.follow()
     refusal, next_read = _refusal(use), begins()
     try:
@@ -88,14 +88,14 @@ async def _setting(
     except LedgerError as error:
         _check_refusal(use, what, refusal, error)
         return
-    scene.note(f"{what} done")
+    scene.trace_line(f"{what} done")
     check(refusal is None, f"{what}: was done, expected {refusal}")
     use.model.read_from(next_read)
     use.model.was_sent_back = sends_back
 
 
 def skip(scene: Scene) -> None:
-    """Acknowledge the next ones."""
+    """Acknowledge the next entries."""
     use = scene.cursor()
     if use is None:
         return
@@ -103,28 +103,28 @@ def skip(scene: Scene) -> None:
     count = scene.random.choice((1, 1, 2, 5, 1000))
 
     def target() -> _RevisionTarget:
-        unacknowledged = model.place.unacknowledged_of(handle.positions())[:count]
+        unacknowledged = model.acknowledged.unacknowledged_of(handle.positions())[:count]
         end = unacknowledged[-1] if len(unacknowledged) == count else handle.ml.last_confirmed_entry
-        return _RevisionTarget(model.place.upto(end), None)
+        return _RevisionTarget(model.acknowledged.upto(end), None)
 
     _revise(scene, use, _Call(f"skip {count}", lambda: cursor.skip(count), target))
 
 
 def clear_backlog(scene: Scene) -> None:
-    """Acknowledge everything that is there."""
+    """Acknowledge everything."""
     use = scene.cursor()
     if use is None:
         return
     model, cursor, ml = use.model, use.cursor, use.handle.ml
 
     def target() -> _RevisionTarget:
-        return _RevisionTarget(model.place.upto(ml.last_confirmed_entry), None)
+        return _RevisionTarget(model.acknowledged.upto(ml.last_confirmed_entry), None)
 
     _revise(scene, use, _Call("clear backlog", cursor.clear_backlog, target))
 
 
 def reset(scene: Scene) -> None:
-    """Owe everything from somewhere on, and nothing before it."""
+    """Make everything from a position on unacknowledged, and everything before it acknowledged."""
     use = scene.cursor()
     if use is None:
         return
@@ -153,11 +153,11 @@ async def _revising(scene: Scene, use: CursorUse, call: _Call) -> None:
     model.follow()
     attempt, refusal = scene.attempt(handle), _refusal(use)
     target = call.target() if refusal is None else None
-    revision = model.begin_revision(target.place, target.next_read) if target else None
+    revision = model.begin_revision(target.acknowledged, target.next_read) if target else None
     try:
         await call.make()
     except LedgerError as error:
-        scene.note(f"{use} {call.what} failed: {error}")
+        scene.trace_line(f"{use} {call.what} failed: {error}")
         if revision is None:
             _check_refusal(use, call.what, refusal, error)
             return
@@ -166,14 +166,14 @@ async def _revising(scene: Scene, use: CursorUse, call: _Call) -> None:
         if isinstance(error, StorageFailed) or not revision.is_over():
             model.end_revision(revision, happened=False)
     else:
-        scene.note(f"{use} {call.what} done, {cursor.mark_delete_position}")
+        scene.trace_line(f"{use} {call.what} done, {cursor.mark_delete_position}")
         if revision is None:
             raise InvariantBroken(f"{use} {call.what}: was done, expected {refusal}")
         model.end_revision(revision, happened=True)
 
 
 def _refusal(use: CursorUse) -> type[LedgerError] | tuple[type[LedgerError], ...] | None:
-    """Return what a revision is refused with, None when it begins."""
+    """Return the error that refuses a revision, None if it begins."""
     cursor, handle = use.cursor, use.handle
     if not handle.is_usable:
         return (Fenced, AlreadyClosed, StorageFailed, ResetInProgress)

@@ -1,8 +1,8 @@
 """Run: one seed, from an empty disk through several lives of the process.
 
-Rule: everything is drawn from the seed, in two streams: what is done, and when what happens. The
+Rule: everything is drawn from the seed, in two streams: the actions, and the times of events. The
 same seed writes the same trace, byte for byte.
-Must not know: who wants to know the result.
+Must not know: the use of the result.
 """
 
 import gc
@@ -11,10 +11,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from kledger.ledger import LedgerStore
 from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.testing import ClockPace
 from kledger.runtime import containment, tasks
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import Disk
@@ -38,7 +40,7 @@ FAULT_LOGGERS = (tasks.logger, containment.logger)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A seed that broke an invariant, as text: it goes from process to process."""
+    """A seed that broke an invariant, as text, because it is sent between processes."""
 
     seed: int
     life: int
@@ -82,8 +84,8 @@ class Run:
         self._scene: Scene | None = None
 
     def go(self) -> Failure | None:
-        """Live all lives; return what broke, if anything did."""
-        self._note(f"seed {self.seed}: {self._profile}")
+        """Run all lives; return the failure, if there is one."""
+        self._write_line(f"seed {self.seed}: {self._profile}")
         crashes = _Crashes(self._schedule.interrupt)
         for logger in FAULT_LOGGERS:
             logger.addHandler(crashes)
@@ -106,7 +108,7 @@ class Run:
         return None
 
     def _live(self, ending: Ending) -> None:
-        self._note(f"life {self._life}: {ending.value}")
+        self._write_line(f"life {self._life}: {ending.value}")
         loop = SimulatedLoop(self._schedule)
         scene = self._scene = self._new_scene(loop)
         life = Life(scene, ending)
@@ -121,7 +123,7 @@ class Run:
         self._model.lose_all()
         if ending is Ending.POWER_CUT:
             lost = self._disk.cut_power(self._random.choice((0, 0, 1, 3)))
-            self._note(f"{lost} groups are lost")
+            self._write_line(f"{lost} groups are lost")
             self._watch.restart(self._disk.groups)
             self._model.may_lack_acknowledged |= not self._sync
 
@@ -141,8 +143,9 @@ class Run:
                 clock=self._clock,
                 engine=engine,
                 threads=simulated_threads(self._schedule),
+                start_pace=partial(ClockPace, self._clock),
             )
-            store.on_fatal = lambda error: self._note(f"a store has stopped: {error}")
+            store.on_fatal = lambda error: self._write_line(f"a store has stopped: {error}")
             return await store
 
         return Scene(
@@ -154,23 +157,23 @@ class Run:
             engine=engine,
             model=self._model,
             profile=self._profile,
-            trace=self._note,
+            trace=self._write_line,
             open_store=open_store,
         )
 
     def _see(self, group: CommitGroup) -> None:
-        """Look at what is written; what breaks here must not be taken for a failure of the disk."""
+        """Check a written group; a broken invariant here is no failure of the disk."""
         try:
             self._watch.see(group)
         except InvariantBroken as error:
             self._schedule.interrupt(error)
 
-    def _note(self, text: str) -> None:
+    def _write_line(self, text: str) -> None:
         self.trace.append(f"{self._schedule.now_us} {text}")
 
 
 class _Crashes(logging.Handler):
-    """Hears of crashes and contained faults: a run stops on each that it has not injected."""
+    """Handles crashes and contained faults: those that were not injected stop the run."""
 
     def __init__(self, interrupt: Callable[[BaseException], None]) -> None:
         super().__init__(logging.ERROR)
@@ -185,8 +188,8 @@ class _Crashes(logging.Handler):
 
 @contextmanager
 def simulation() -> Iterator[None]:
-    """Prepare the process for runs: small numbers, no logs, no collector at odd moments."""
-    loggers = [logging.getLogger(name) for name in ("ledger", "subscriptions")]
+    """Prepare the process for runs: small constants, no logs, no automatic garbage collection."""
+    loggers = [logging.getLogger(name) for name in ("kledger.ledger", "kledger.subscriptions")]
     levels, propagates = (
         [each.level for each in loggers],
         [each.propagate for each in FAULT_LOGGERS],

@@ -1,7 +1,7 @@
-"""Scene: one life of a process with a store in it, and what the actions on it need.
+"""Scene: one life of a process with a store, and what actions need.
 
-Rule: an action draws everything from `random`, starts what takes time with `start`, and explains
-every error that it gets with `explain`: an error without a reason is a broken invariant.
+Rule: an action draws everything from `random`, starts operations with `start`, and passes every
+error to `explain`: an error without a reason is a broken invariant.
 Must not know: which actions there are.
 """
 
@@ -41,16 +41,16 @@ from tests.simulation.store_model import StoreModel
 
 KEYS: tuple[Key, ...] = (b"a", b"b", b"c", None)
 SHARED = "shared"
-"""The cursor of this name is that of a subscription, and nobody else uses it."""
+"""The name of the subscription's cursor, which no other action uses."""
 UNBOUNDED_WAITING = 10_000
 STALE_HANDLES = 4
 PATIENCE_S = 600.0
-"""Virtual time in which everything must come to an end when nothing fails any more."""
+"""Virtual time within which all operations must end when nothing fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How things stood when something was tried; `was_lost`: it cannot succeed."""
+    """The state when an operation began; `was_lost`: it cannot succeed."""
 
     handle: HandleModel
     lac: Position
@@ -60,7 +60,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class CursorUse:
-    """A cursor, as it was when something was about to be done with it."""
+    """A cursor, and its state before an operation."""
 
     model: CursorModel
     cursor: Cursor
@@ -73,19 +73,19 @@ class CursorUse:
 @dataclass(slots=True, eq=False)
 class Scene:
     """Attributes:
-    store: the owner of the engine now; a takeover replaces it.
-    tasks: what is under way, and what it is.
-    cancelled: tasks whose callers were cancelled.
-    changing: openings and deletions under way, by name.
+    store: the current owner of the engine; a takeover replaces it.
+    tasks: running operations, and their descriptions.
+    cancelled: tasks that were cancelled.
+    changing: running openings and deletions, by name.
     numbers: of openings and deletions, in the order in which they began.
-    orphans: the newest opening or deletion that goes on without its caller, by name.
-    busy: what only one caller at a time does, so that its outcome can be told.
-    stale: some handles that have lost their managed ledger.
+    orphans: the newest opening or deletion whose caller was cancelled, by name.
+    busy: operations that run one at a time, so that their outcome is known.
+    stale: some fenced handles.
     undrained: callbacks of `on_drained` that are due.
-    given_up: cursors whose waiting read somebody ended.
+    given_up: cursors whose waiting read was cancelled.
     supervisor, timers: of subscriptions.
     is_ending: the store is being closed.
-    is_over: the process is no more.
+    is_over: the process has ended.
     """
 
     random: Random
@@ -117,8 +117,8 @@ class Scene:
     def __post_init__(self) -> None:
         self.timers = Timers(self.clock, self.supervisor)
 
-    def note(self, text: str) -> None:
-        """Write a line of the trace; what dies with the process writes none."""
+    def trace_line(self, text: str) -> None:
+        """Write a line of the trace, unless the process has ended."""
         if not self.is_over:
             self.trace(f"step {self.step}: {text}")
 
@@ -129,16 +129,16 @@ class Scene:
         return self.model.logs[self.random.choice(self.profile.names)]
 
     def handle(self) -> HandleModel | None:
-        """Pick an owner, None when that managed ledger has none."""
+        """Pick a handle, None if that managed ledger has none."""
         handle = self.log().handle
         return None if handle is None or handle.is_stale or handle.is_losing else handle
 
     def cursor(self) -> CursorUse | None:
-        """Pick a cursor of some owner, open or closed."""
+        """Pick a cursor of some handle, open or closed."""
         handle = self.handle()
         if handle is None:
             return None
-        models = [*handle.log.cursors.values(), *handle.passing]
+        models = [*handle.log.cursors.values(), *handle.non_durable]
         uses = [
             CursorUse(model, model.cursor, handle)
             for model in models
@@ -152,13 +152,13 @@ class Scene:
         return self.profile.store.cursor_persist_per_second is not None
 
     def ownerless(self) -> LogModel | None:
-        """Pick a managed ledger that nobody has open, or is about to open."""
+        """Pick a managed ledger that is neither open nor being opened."""
         log = self.log()
         has_owner = log.handle is not None and not (log.handle.is_stale or log.handle.is_losing)
         return None if has_owner or self.changing[log.name] else log
 
     def position(self, log: LogModel) -> Position:
-        """Pick a place: an entry that is or was there, or somewhere near one."""
+        """Pick a position: of an entry that exists or existed, or near one."""
         if not log.order:
             return Position(self.random.randrange(-1, 20), self.random.randrange(-1, 5))
         known = self.random.choice(log.order)
@@ -167,7 +167,7 @@ class Scene:
         return Position(known.ledger_id + ledger_shift, max(known.entry_id + shift, -1))
 
     def retire(self, handle: HandleModel) -> None:
-        """A handle has lost its managed ledger."""
+        """Record that a handle is fenced."""
         self.model.observe(handle)
         handle.is_stale = True
         self.stale.append(handle)
@@ -181,24 +181,24 @@ class Scene:
         return self.random.choices(KEYS, k=self.random.choice((1, 1, 2, 3)))
 
     def ask_for_fault(self, operation: str, handle: HandleModel) -> None:
-        """Raise if what runs on behalf of a handle is to fail: the handle closes at once."""
+        """Raise if a callback of a handle shall fail: the handle closes at once."""
         try:
             self.faults.ask(operation)
         except InjectedFault:
-            self.note(f"{handle} fails in a {operation}")
+            self.trace_line(f"{handle} fails in a {operation}")
             handle.is_losing = True
             self.loop.call_soon(self._check_failed, handle)
             raise
 
     def _check_failed(self, handle: HandleModel) -> None:
         if not handle.ml.has_failed:
-            self.schedule.interrupt(InvariantBroken(f"{handle} goes on after a fault"))
+            self.schedule.interrupt(InvariantBroken(f"{handle} continues after a fault"))
 
-    # What takes time
+    # Operations
 
     def start(self, what: str, work: Coroutine[Any, Any, None]) -> None:
-        """Start something; its caller may be cancelled at any time."""
-        self.note(what)
+        """Start an operation; it may be cancelled at any time."""
+        self.trace_line(what)
         task = self.loop.create_task(work)
         self.tasks[task] = what
         task.add_done_callback(self._ended)
@@ -207,32 +207,32 @@ class Scene:
             self.loop.call_later(delay_us / 1e6, self._cancel, task)
 
     async def rest(self) -> None:
-        """Wait for the end of all that was started."""
+        """Wait for the end of all operations."""
         if self.tasks:
             _, waiting = await asyncio.wait(list(self.tasks), timeout=PATIENCE_S)
             if waiting:
                 names = sorted(self.tasks[task] for task in waiting)
-                raise InvariantBroken(f"nobody will ever hear of: {', '.join(names)}")
+                raise InvariantBroken(f"never ended: {', '.join(names)}")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         what = self.tasks.pop(task)
         if task.cancelled():
             if task not in self.cancelled and not self.is_over:
-                self.schedule.interrupt(InvariantBroken(f"cancelled by nobody: {what}"))
-            self.note(f"cancelled: {what}")
+                self.schedule.interrupt(InvariantBroken(f"cancelled without a request: {what}"))
+            self.trace_line(f"cancelled: {what}")
         elif (error := task.exception()) is not None:
             self.schedule.interrupt(error)
 
     def _cancel(self, task: asyncio.Task[None]) -> None:
         if not task.done():
-            self.note(f"cancel: {self.tasks[task]}")
+            self.trace_line(f"cancel: {self.tasks[task]}")
             self.cancelled.add(task)
             task.cancel()
 
     # Errors
 
     def attempt(self, handle: HandleModel) -> Attempt:
-        """Note how things stand before something is tried with a handle."""
+        """Record the state before an operation on a handle."""
         changing = self.changing[handle.log.name] > 0
         return Attempt(handle, handle.ml.last_confirmed_entry, changing, handle.is_stale)
 
@@ -247,7 +247,7 @@ class Scene:
             case TooManyRequests():
                 has_reason = self.profile.store.cold_reads_waiting_max < UNBOUNDED_WAITING
             case StorageFailed():
-                has_reason = self.faults.count > 0  # it may have been a while ago
+                has_reason = self.faults.count > 0  # it may have failed earlier
             case Corrupt():
                 has_reason = self.faults.was_recent("read")
             case _:
@@ -258,7 +258,7 @@ class Scene:
             ) from error
 
     def may_be_lost(self, attempt: Attempt) -> bool:
-        """Tell whether a handle may have lost its managed ledger since."""
+        """Return whether a handle may have been fenced since."""
         handle = attempt.handle
         return (
             attempt.was_changing
@@ -269,5 +269,5 @@ class Scene:
         )
 
     def may_refuse(self, store: LedgerStore) -> bool:
-        """Tell whether a store has stopped, or lost the engine."""
+        """Return whether a store has stopped, or lost the engine."""
         return self.is_ending or store.is_fenced or store is not self.store

@@ -1,8 +1,7 @@
-"""Schedule: virtual time, and what other threads do in it.
+"""Schedule: virtual time, and the work of other threads.
 
-Rule: time passes only here. A callback of the event loop takes a moment, work in a thread takes
-longer, and both are drawn from the seed; so one number decides every order in which the two can
-meet, and the same number decides it again.
+Rule: time passes only here. The durations of callbacks and of work in threads are drawn from the
+seed; so one number determines every interleaving, and reproduces it.
 Must not know: what the work is.
 """
 
@@ -18,11 +17,11 @@ Choice = TypeVar("Choice")
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast things go in one run.
+    """Speeds in one run.
 
     Attributes:
-        callback_us: the longest time that a callback takes.
-        work_us: how long work in a thread takes at most; one of them is drawn for each piece.
+        callback_us: the longest duration of a callback.
+        work_us: possible longest durations of work in a thread; one is drawn for each call.
     """
 
     callback_us: int
@@ -30,7 +29,7 @@ class Pace:
 
 
 class Event:
-    """Something that a thread will do."""
+    """A pending step of a thread."""
 
     __slots__ = ("action",)
 
@@ -38,21 +37,21 @@ class Event:
         self.action: Callable[[], None] | None = action
 
     def finish(self) -> None:
-        """Do it now, for somebody who waits for it; nothing if it is done."""
+        """Do it now, for a waiting caller; nothing if it is done."""
         action, self.action = self.action, None
         if action is not None:
             action()
 
 
 class Schedule:
-    """What is still to come, by the time at which it is due."""
+    """Pending events, by due time."""
 
     def __init__(self, random: Random, pace: Pace) -> None:
         self.now_us = 0
         self.in_thread = False
-        """Whether what runs at this moment runs beside the event loop."""
+        """Whether the running code runs in a thread."""
         self.interruption: BaseException | None = None
-        """What ends the run before its next callback: a crash, or an invariant that broke."""
+        """What ends the run before its next callback: a crash, or a broken invariant."""
         self._random = random
         self._pace = pace
         self._order = count()
@@ -66,36 +65,36 @@ class Schedule:
         return self._heap[0][0] if self._heap else None
 
     def tie(self) -> float:
-        """Draw what decides between two things that are due at the same time."""
+        """Draw a number that orders events that are due at the same time."""
         return self._random.random()
 
     def after(self, delay_us: int, action: Callable[[], None]) -> Event:
-        """Let a thread do something in a while; of two of one moment either may be first."""
+        """Schedule a step of a thread; steps that are due at the same time run in random order."""
         event = Event(action)
         entry = (self.now_us + delay_us, self.tie(), next(self._order), event)
         heapq.heappush(self._heap, entry)
         return event
 
     def work(self, action: Callable[[], None]) -> Event:
-        """Let a thread do something as soon as it gets to it."""
+        """Schedule a step of a thread after a drawn delay."""
         return self.after(self.work_us(), action)
 
     def work_us(self) -> int:
-        """Draw how long a piece of work takes."""
+        """Draw the duration of a call in a thread."""
         return int(self._random.random() * self._random.choice(self._pace.work_us))
 
     def pick(self, choices: Sequence[Choice]) -> Choice:
-        """Draw what a thread decides in a way that nobody can foresee."""
+        """Draw an unpredictable decision of a thread."""
         return self._random.choice(choices)
 
     def pass_time(self) -> None:
-        """Let the time of a part of a callback pass, and happen what threads do in it."""
+        """Advance time by a part of a callback, and run the threads' steps in it."""
         self.now_us += int(self._random.random() * self._pace.callback_us)
         if self._heap and self._heap[0][0] <= self.now_us:
             self._run_due()
 
     def jump_to(self, when_us: int) -> None:
-        """Let time pass in which the event loop has nothing to do."""
+        """Advance time while the event loop is idle."""
         self.now_us = max(self.now_us, when_us)
         self._run_due()
 
@@ -105,7 +104,7 @@ class Schedule:
             self.interruption = error
 
     def forget_all(self) -> None:
-        """The process with its threads has died."""
+        """Drop all threads, as the process has ended."""
         self._heap.clear()
         self.interruption = None
 

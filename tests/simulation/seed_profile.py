@@ -1,7 +1,7 @@
-"""Character: what one seed is like.
+"""Seed profile: the settings of one seed.
 
 Rule: a seed draws its settings first, and many of them are extreme: no cache or a large one, slow
-threads or quick ones, one kind of fault or none. Runs that are all alike find the same bugs.
+threads or quick ones, one kind of fault or none. Similar runs find the same bugs.
 Must not know: what happens in a run.
 """
 
@@ -31,7 +31,7 @@ FAULT_RATES = {
     "deliver": (0.0, 0.02, 0.3),
 }
 SMALL_NUMBERS = {
-    "kledger.runtime.containment.FAULTS_PER_SECOND": 1 << 30,  # none may be left out
+    "kledger.runtime.containment.FAULTS_PER_SECOND": 1 << 30,  # none may be omitted
     "kledger.ledger.reads.cold_reads.REMEMBERED_READS_MAX": 6,
     "kledger.ledger.reads.cold_reads.RESIDENT_BYTES_PER_TICK": 100,
     "kledger.ledger.commits.committer.LAZY_ROWS_MAX": 6,
@@ -48,15 +48,17 @@ SMALL_NUMBERS = {
     "kledger.ledger.ledger_reader.STEP_ENTRIES_MAX": 3,
     "kledger.ledger.recovery.COUNT_STEP_BYTES": 60,
     "kledger.ledger.recovery.SMALL_GROUP_BYTES": 250,
+    "kledger.ledger.handle.compaction_writer.GROUP_BYTES": 150,
+    "kledger.ledger.compacted_reader.READ_BYTES_MAX": 200,
     "kledger.ledger.handle.write_tail_state.MARK_BYTES": 200,
     "kledger.ledger.handle.write_tail_state.MARK_ENTRIES": 5,
 }
-"""Constants of the ledger, made so small that a short run reaches what lies behind them."""
+"""Constants of the ledger, so small that a short run reaches them."""
 
 
 @contextmanager
 def small_numbers() -> Iterator[None]:
-    """Put the small constants in place."""
+    """Set the small constants."""
     with ExitStack() as stack:
         for name, number in SMALL_NUMBERS.items():
             stack.enter_context(patch(name, number))
@@ -68,14 +70,14 @@ class SeedProfile:
     """Attributes:
     names: the managed ledgers.
     lives: how often the process starts.
-    steps: how much is done in one life.
-    calm: how often the run waits until everything has come to rest, and looks at all of it.
-    takeovers: how often another store takes the engine.
-    cancels: how often the caller of something is cancelled.
+    steps: the number of actions in one life.
+    calm: the probability of the idle check of the whole state.
+    takeovers: the probability that another store takes over the engine.
+    cancels: the probability that an operation is cancelled.
     shares: whether entries are record batches, and subscriptions share them.
     checkpoint_groups: groups between two checkpoints.
-    resident: how often the page cache has what is read.
-    favours: how often each action is done.
+    resident: the probability that the page cache has the data of a read.
+    favours: the weight of each action.
     """
 
     names: Sequence[str]
@@ -94,7 +96,7 @@ class SeedProfile:
 
     @classmethod
     def drawn(cls, random: Random, actions: Mapping[str, tuple[object, float]]) -> "SeedProfile":
-        """Draw one. `actions`: with how often each is usually done, as the second value."""
+        """Draw a profile. `actions`: the second value of each is its usual weight."""
         return cls(
             names=NAMES[: random.choice((1, 2, 2, 3))],
             lives=random.choice((2, 3, 3, 4)),

@@ -1,6 +1,6 @@
-"""Seeds: many runs, one after the other, in as many processes as there are processors.
+"""Seeds: many runs, in one process per CPU.
 
-Rule: a run stands alone, so seeds can be shared out in any way; what failed is told by seed.
+Rule: runs are independent, so seeds can be distributed in any way; failures name their seed.
 Must not know: what a run does.
 """
 
@@ -14,20 +14,20 @@ from tests.simulation.run import Failure, Run, simulation
 
 CHUNK = 50
 FAILURES_MAX = 5
-"""So many failures are told; more say nothing new."""
+"""Limit of reported failures; more add nothing."""
 
 
 def run_seeds(seeds: Sequence[int], *, processes: int) -> list[Failure]:
-    """Run all seeds; return what failed, at most FAILURES_MAX."""
+    """Run all seeds; return the failures, at most FAILURES_MAX."""
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     if processes == 1:
         return list(
             islice((failure for each in chunks for failure in run_chunk(each)), FAILURES_MAX)
         )
-    # A new process, not a copy of this one: that may have threads, and measure coverage.
+    # A new process, not a fork: this one may have threads, and measure coverage.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         failures: Iterator[Failure] = (
-            each for told in pool.map(run_chunk, chunks) for each in told
+            each for chunk in pool.map(run_chunk, chunks) for each in chunk
         )
         found = list(islice(failures, FAILURES_MAX))
         pool.shutdown(cancel_futures=True)
@@ -41,7 +41,7 @@ def run_chunk(seeds: Sequence[int]) -> list[Failure]:
 
 
 def run_seed(seed: int) -> Failure | None:
-    """Run one seed, and tidy up behind it."""
+    """Run one seed, and clean up."""
     failure = Run(seed).go()
     gc.collect(1)
     return failure

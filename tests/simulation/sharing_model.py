@@ -1,10 +1,10 @@
-"""Sharing model: one subscription and its consumers, and what each of them was given.
+"""Sharing model: one subscription, its consumers, and the records delivered to each.
 
-Rule: a record is with one consumer at a time, and with nobody once it is acknowledged. Exclusive
-and failover get everything in order, without a gap, from the first that is owed whenever somebody
-may have sent them back; in key_shared nobody gets a record while somebody else has, or nobody has,
-one of that key from before.
-Must not know: how the dispatcher chooses.
+Rule: a record is pending with one consumer at a time, and with none once it is acknowledged. For
+exclusive and failover, deliveries are in order and without a gap, and begin with the first
+unacknowledged record after a rewind. For key_shared, a record is not delivered while an earlier
+record of its key is pending with another consumer, or undelivered.
+Must not know: how the dispatcher chooses consumers.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from tests.simulation.log_model import HandleModel
 from tests.simulation.store_model import StoreModel
 
 Record = tuple[Position, int]
-"""An entry and the place of a record in it."""
+"""An entry and the index of a record in it."""
 
 SINGLE = {SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER}
 
 
 @dataclass(slots=True, eq=False)
 class ConsumerModel:
-    """One consumer; `hold` is what it has of the subscription while it is there."""
+    """One consumer; `hold` is its handle of the subscription while it is connected."""
 
     name: str
     type: SubscriptionType
@@ -68,20 +68,20 @@ class SharingModel:
     # Consumers
 
     def join(self, consumer: ConsumerModel, hold: SubscriptionConsumer) -> None:
-        """Somebody is there; nothing is handed out before there are permits."""
+        """Record that a consumer joined; it gets nothing before it has permits."""
         consumer.hold = hold
         self.consumers.append(consumer)
         self._may_go_back = True
 
     def leave(self, consumer: ConsumerModel) -> None:
-        """Somebody is gone, or has been let go: what it had is nobody's."""
+        """Record that a consumer left or was disconnected; its records are pending no more."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
         consumer.records.clear()
         self._may_go_back = True
 
     def redeliver(self, consumer: ConsumerModel, pieces: Sequence[RecordMask] | None) -> None:
-        """Somebody wants records to come again: these, or all that it has."""
+        """Record a request for redelivery: of these records, or of all that are pending."""
         self._may_go_back = True
         if pieces is None or consumer.type in SINGLE:
             consumer.records.clear()
@@ -90,35 +90,35 @@ class SharingModel:
                 consumer.records -= {(position, at) for at in indexes(mask)}
 
     def acknowledged(self) -> None:
-        """Somebody has acknowledged: nobody has what is not owed any more."""
+        """Record acknowledgements: acknowledged records are pending no more."""
         for consumer in self.consumers:
-            gone = {each for each in consumer.records if not self._owes(each)}
+            gone = {each for each in consumer.records if not self._is_unacknowledged(each)}
             consumer.records -= gone
 
     def cleared(self) -> set[Record]:
-        """The position is being set: counts begin anew, too. Return what was handed out so far."""
+        """Record that the position is being set, which resets counts. Return the old counts."""
         given, self._given = self._given, set()
         self._last = None
         return given
 
     def not_cleared(self, given: set[Record]) -> None:
-        """The position was not set, or nobody knows: counts may go on."""
+        """Record that the position was not set, or that this is unknown: counts may continue."""
         self._given |= given
 
-    # Handing out
+    # Deliveries
 
     def take(self, consumer: ConsumerModel, deliveries: Sequence[Delivery]) -> None:
-        """Compare what a consumer is handed."""
+        """Check a delivery."""
         if consumer not in self.consumers or consumer.hold is None or consumer.hold.is_ended:
-            raise InvariantBroken(f"{self}: {consumer} gets something, and is not there any more")
+            raise InvariantBroken(f"{self}: {consumer} gets something, but has left")
         if self.subscription.is_fenced or self.subscription.cursor.revision.is_running:
             raise InvariantBroken(
                 f"{self}: {consumer} gets something while the position is being set"
             )
-        self.cursor.follow()  # whoever set the position may not have heard yet
+        self.cursor.follow()  # the call that set the position may not have returned yet
         before: Position | None = None
         for each in deliveries:
-            # Records of one entry come apart when some of them were handed out before.
+            # Records of one entry are delivered apart if some were delivered before.
             if consumer.permits <= 0 and each.position != before:
                 raise InvariantBroken(f"{self}: {consumer} gets {each.position} without a permit")
             self._take_one(consumer, each)
@@ -132,9 +132,11 @@ class SharingModel:
         found = {(position, at) for at in indexes(delivery.records & ((1 << count) - 1))}
         what = f"{self}: {consumer} gets {position} {sorted(at for _, at in found)}"
         if not found or not found <= unacknowledged:
-            raise InvariantBroken(f"{what}, owed is {sorted(at for _, at in unacknowledged)}")
+            raise InvariantBroken(
+                f"{what}, unacknowledged is {sorted(at for _, at in unacknowledged)}"
+            )
         if delivery.redelivery_count and not found & self._given:
-            raise InvariantBroken(f"{what}, which nobody had, as handed out before")
+            raise InvariantBroken(f"{what}, never delivered before, as a redelivery")
         if consumer.type in SINGLE:
             self._check_single(what, position, found == unacknowledged)
         else:
@@ -147,16 +149,18 @@ class SharingModel:
         self._given |= found
 
     def _check_single(self, what: str, position: Position, is_whole: bool) -> None:
-        """In order, without a gap; whoever begins anew begins with the first that is owed."""
+        """Check the order: without a gap, after a rewind from the first unacknowledged on."""
         if not is_whole:
-            raise InvariantBroken(f"{what}, and not all that is owed of it")
-        before = [each for each in self._owed_positions() if each < position]
+            raise InvariantBroken(f"{what}, and not all unacknowledged records of it")
+        before = [each for each in self._unacknowledged_positions() if each < position]
         begins = self._may_go_back and not before
         if not begins and (self._last is None or before[-1:] > [self._last]):
-            raise InvariantBroken(f"{what} behind {self._last}, owed before it: {before[-3:]}")
+            raise InvariantBroken(
+                f"{what} after {self._last}, unacknowledged before it: {before[-3:]}"
+            )
         if self._last is not None and position <= self._last:
             if not begins:
-                raise InvariantBroken(f"{what} behind {self._last}")
+                raise InvariantBroken(f"{what} after {self._last}")
             self._may_go_back = False
         for consumer in self.consumers:
             consumer.records = {each for each in consumer.records if each[0] < position}
@@ -168,9 +172,9 @@ class SharingModel:
                 raise InvariantBroken(f"{what}, but {other} has {sorted(twice)}")
 
     def _check_limits(self, what: str, consumer: ConsumerModel, position: Position) -> None:
-        """Who has as many as it may gets no more, but for the rest of an entry.
+        """Check the limits: a consumer at its limit gets at most the rest of an entry.
 
-        Entries of one turn are decided in their order, and arrive consumer by consumer.
+        Entries of one tick are decided in their order, and delivered consumer by consumer.
         """
         before = [
             sum(each[0] < position for each in other.records)
@@ -184,10 +188,10 @@ class SharingModel:
             )
 
     def _check_keys(self, what: str, consumer: ConsumerModel, found: set[Record]) -> None:
-        """Nobody else has, and nobody lacks, a record of a key from before."""
+        """Check that earlier records of a key are neither pending elsewhere nor undelivered."""
         keys = {self._key_of(each) for each in found} - {None}
         newest = max(found)
-        for position in self._owed_positions():
+        for position in self._unacknowledged_positions():
             for each in sorted(self.unacknowledged_of(position)):
                 key = self._key_of(each)
                 if key not in keys or each >= newest or each in found | consumer.records:
@@ -195,32 +199,34 @@ class SharingModel:
                 if any(self._key_of(later) == key and later > each for later in found):
                     raise InvariantBroken(f"{what} before {each} of the key {key!r}")
 
-    # What is owed
+    # Unacknowledged records
 
     def unacknowledged_of(self, position: Position) -> set[Record]:
-        """Return the records of an entry that are not acknowledged."""
-        place = self.cursor.place
-        if not place.is_unacknowledged(position):
+        """Return the unacknowledged records of an entry."""
+        acknowledged = self.cursor.acknowledged
+        if not acknowledged.is_unacknowledged(position):
             return set()
-        left = place.records_of(position)
+        left = acknowledged.records_of(position)
         return {
             (position, at) for at in (range(len(self._keys_of(position))) if left is None else left)
         }
 
     def unacknowledged(self) -> set[Record]:
-        """Return every record that is not acknowledged."""
+        """Return all unacknowledged records."""
         return {
-            each for position in self._owed_positions() for each in self.unacknowledged_of(position)
+            each
+            for position in self._unacknowledged_positions()
+            for each in self.unacknowledged_of(position)
         }
 
-    def _owed_positions(self) -> list[Position]:
-        return self.cursor.place.unacknowledged_of(self.handle.positions())
+    def _unacknowledged_positions(self) -> list[Position]:
+        return self.cursor.acknowledged.unacknowledged_of(self.handle.positions())
 
     def size_of(self, position: Position) -> int:
-        """Return how many records an entry has."""
+        """Return the number of records of an entry."""
         return len(self._keys_of(position))
 
-    def _owes(self, record: Record) -> bool:
+    def _is_unacknowledged(self, record: Record) -> bool:
         return record in self.unacknowledged_of(record[0])
 
     def _key_of(self, record: Record) -> Key:
@@ -228,7 +234,7 @@ class SharingModel:
         return self._keys_of(position)[at]
 
     def _keys_of(self, position: Position) -> Sequence[Key]:
-        """Return the keys of an entry's records; nobody knows those that nobody was told of."""
+        """Return the keys of an entry's records, if its write is known."""
         data = self.handle.log.data.get(position)
         write = None if data is None else self._model.write_of(data)
         return write.keys if write is not None else ()

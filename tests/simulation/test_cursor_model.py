@@ -1,6 +1,6 @@
-"""CursorModel where the place alone does not tell whether a revision has happened.
+"""CursorModel where the state does not show whether a revision took effect.
 
-A reset to where the cursor stands is such: only the next read shows it, or the word of its caller.
+Such is a reset to the present position: only the next read shows it, or the result of its call.
 """
 
 from collections.abc import AsyncIterator
@@ -32,34 +32,36 @@ async def read_through(store: LedgerStore) -> CursorModel:
     return model
 
 
-def reset_unheard(model: CursorModel) -> Revision:
-    """Reset it to the first entry, where it stands; its caller has not heard of the end."""
+def reset_unreported(model: CursorModel) -> Revision:
+    """Reset it to the first entry, its present position; the call has not returned."""
     revision = model.begin_revision(AcknowledgedSet(EARLIEST), EARLIEST, lambda: True)
     model.follow()
     return revision
 
 
-async def test_both_places_are_right_until_the_caller_hears(store: LedgerStore) -> None:
+async def test_both_positions_are_right_until_the_outcome_is_reported(store: LedgerStore) -> None:
     model = await read_through(store)
     behind = model.next_read
-    reset_unheard(model)
+    reset_unreported(model)
     assert (EARLIEST, behind) == (model.next_read, model.unacknowledged_from)
 
 
 @pytest.mark.parametrize("happened", [True, False])
-async def test_the_caller_tells_where_reading_goes_on(store: LedgerStore, happened: bool) -> None:
+async def test_the_outcome_decides_where_reading_continues(
+    store: LedgerStore, happened: bool
+) -> None:
     model = await read_through(store)
     expected = EARLIEST if happened else model.next_read
-    model.end_revision(reset_unheard(model), happened=happened)
+    model.end_revision(reset_unreported(model), happened=happened)
     assert (expected, expected) == (model.next_read, model.unacknowledged_from)
 
 
 @pytest.mark.parametrize("happened", [True, False])
-async def test_a_read_before_the_caller_hears_tells_it_too(
+async def test_a_read_before_the_report_shows_the_outcome(
     store: LedgerStore, happened: bool
 ) -> None:
     model = await read_through(store)
-    revision = reset_unheard(model)
+    revision = reset_unreported(model)
     read_upto = Position(model.unacknowledged_from.ledger_id, 1)
     model.read_from(read_upto)
     model.end_revision(revision, happened=happened)

@@ -21,7 +21,7 @@ def new_loop(seed: int) -> tuple[SimulatedLoop, Schedule]:
 
 
 def orders(run: Callable[[int], list[str]]) -> set[tuple[str, ...]]:
-    """Return the orders that 50 seeds bring forth; each brings forth the same one twice."""
+    """Return the orders of 50 seeds; each seed reproduces its order."""
     found = set()
     for seed in range(50):
         order = run(seed)
@@ -30,7 +30,7 @@ def orders(run: Callable[[int], list[str]]) -> set[tuple[str, ...]]:
     return found
 
 
-def test_what_the_loop_was_told_runs_in_that_order() -> None:
+def test_callbacks_run_first_in_first_out() -> None:
     def run(seed: int) -> list[str]:
         loop, _ = new_loop(seed)
         order: list[str] = []
@@ -58,7 +58,7 @@ def test_threads_overtake_each_other_and_the_loop() -> None:
 
         async def call(name: str) -> None:
             await pool.run(order.append, f"{name} runs")
-            order.append(f"{name} is told")
+            order.append(f"{name} is reported")
 
         async def main() -> None:
             calls = [loop.create_task(call(name)) for name in "ab"]
@@ -69,12 +69,12 @@ def test_threads_overtake_each_other_and_the_loop() -> None:
         return order
 
     found = orders(run)
-    assert ("a runs", "b runs", "a is told", "b is told") in found
-    assert ("a runs", "b runs", "b is told", "a is told") in found
-    assert ("b runs", "b is told", "a runs", "a is told") in found
+    assert ("a runs", "b runs", "a is reported", "b is reported") in found
+    assert ("a runs", "b runs", "b is reported", "a is reported") in found
+    assert ("b runs", "b is reported", "a runs", "a is reported") in found
 
 
-def test_a_thread_may_be_heard_in_the_middle_of_a_callback() -> None:
+def test_a_thread_may_report_in_the_middle_of_a_callback() -> None:
     def run(seed: int) -> list[str]:
         loop, schedule = new_loop(seed)
         order: list[str] = []

@@ -1,17 +1,19 @@
 """The simulation finds bugs: known mistakes are planted into the ledger, and every one is caught.
 
-Each is a wrong variant of one method, as somebody could have written it. `seeds` is within how many
-seeds from 0 on it must be caught; without a mistake all of them hold (test_simulation).
+Each is a plausible wrong variant of one method. `seeds` is the number of seeds, from 0 on, within
+which it must be caught; without a mistake all seeds pass (test_simulation).
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from kledger.ledger import (
+    CompactedLedger,
+    CompactionWriter,
     Cursor,
     CursorState,
     CursorStateRevisionController,
@@ -21,15 +23,22 @@ from kledger.ledger import (
     Position,
     recovery,
 )
-from kledger.ledger.commits.committer import Committer, Operation, RowsSubmitter, Submitter
-from kledger.ledger.cursors.cursor import CursorReads
+from kledger.ledger.commits.committer import (
+    Committer,
+    Operation,
+    RowsSubmitter,
+    Submitter,
+    submitted,
+)
+from kledger.ledger.cursors.cursor_reads import CursorReads
 from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
 from kledger.ledger.cursors.cursor_state import CursorChanges
-from kledger.ledger.cursors.cursor_writer import CursorWriter
+from kledger.ledger.cursors.cursor_writer import CursorWriter, SubmitRow
 from kledger.ledger.engine.base import Row, StorageEngine
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
-from kledger.ledger.metadata import retention_plan
-from kledger.ledger.metadata.records import LedgerRecord
+from kledger.ledger.metadata import keys, retention_plan
+from kledger.ledger.metadata.ledger_list_state import MetadataChange
+from kledger.ledger.metadata.records import LedgerRecord, ManagedLedgerRecord
 from kledger.ledger.reads.entry_cache import EntryCache
 from kledger.runtime.listeners import Listeners
 from kledger.runtime.timers import TimerHandle
@@ -48,7 +57,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is put in the place of which method."""
+    """A wrong variant, and the method that it replaces."""
 
     owner: object
     method: str
@@ -57,7 +66,7 @@ class Mistake:
 
 
 def confirms_before_the_sync(committer: Committer) -> None:
-    """A group is confirmed when it is on its way to the thread, not when it is back."""
+    """A group is confirmed when it is submitted to the thread, not when it is written."""
     right_start(committer)
     if batch := committer._batch_in_flight:
         operations, batch.operations = batch.operations, []
@@ -73,7 +82,7 @@ def tells_before_the_reader_may_see(ml: ManagedLedger, operation: Operation) -> 
 
 
 def keeps_ids_after_a_failure(ml: ManagedLedger) -> None:
-    """After a failed write the next append takes the next id, as if the lost ones were there."""
+    """After a failed write the next append gets the next id, as if the lost entries existed."""
     ml._head = ml._list.head
     if ml._handle_state.is_writable:
         ml._set_state(LedgerState.WRITE_FAILED)
@@ -84,7 +93,7 @@ def keeps_ids_after_a_failure(ml: ManagedLedger) -> None:
 def removes_data_first(
     committer: Committer, submitter: Submitter, rows: Iterable[Row], drops: Iterable[int] = ()
 ) -> None:
-    """The data of a ledger goes in a group of its own, before the list without it is written."""
+    """The data of a ledger is dropped in a group of its own, before the list is written."""
     if dropped := list(drops):
         right_submit_for(committer, RowsSubmitter(lambda error: None), (), dropped)
         if committer._batch_in_flight is None:
@@ -93,7 +102,7 @@ def removes_data_first(
 
 
 def keeps_the_cache(cache: EntryCache, ledger_id: int) -> None:
-    """What was trimmed stays in the cache."""
+    """Trimmed entries stay in the cache."""
 
 
 def lets_a_stale_owner_go_on(ml: ManagedLedger) -> None:
@@ -101,19 +110,19 @@ def lets_a_stale_owner_go_on(ml: ManagedLedger) -> None:
 
 
 def believes_the_mark(engine: StorageEngine, mark: LedgerRecord, now_ms: int) -> LedgerRecord:
-    """The end of the ledger written to is taken from its record, not from its data."""
+    """Recovery takes the end of the open ledger from its record, not from its data."""
     return mark
 
 
 def tries_a_sync_again(committer: Committer, batch: Any, error: Exception | None) -> None:
-    """A failed sync is taken for a failed write: its callers are told so, and the store goes on."""
+    """A failed sync is treated like a failed write, and the store continues."""
     if isinstance(error, SyncFailed):
         error = StorageWriteFailed(str(error))
     right_commit_finished(committer, batch, error)
 
 
 async def returns_before_it_is_durable(writer: CursorWriter) -> None:
-    """Who acknowledges goes on while the row of the cursor is still on its way."""
+    """An acknowledgement returns before the row of the cursor is written."""
     if writer._is_dirty:
         writer._write_this_tick()
 
@@ -121,14 +130,14 @@ async def returns_before_it_is_durable(writer: CursorWriter) -> None:
 def trims_past_the_slowest(
     ledgers: Sequence[LedgerInfo], slowest: Position | None
 ) -> Sequence[LedgerInfo]:
-    """Retention does not ask the cursors."""
+    """Retention ignores the cursors."""
     return ledgers[:-1]
 
 
 def delivers_what_was_read_before(
     revisions: CursorStateRevisionController[Any], number: int
 ) -> bool:
-    """A read looks whether a revision runs, and not whether one has ended meanwhile."""
+    """A read checks whether a revision runs, but not whether one has ended meanwhile."""
     return revisions.is_running
 
 
@@ -139,64 +148,69 @@ def leaves_the_progress(writer: CursorWriter) -> list[Row]:
 
 
 def repeats_a_generation(rows: CursorRowsState) -> int:
-    """Changes from before a whole row, such as that of a reset, go on from it, too."""
+    """Changes from before a whole row, such as that of a reset, are applied after it."""
     return rows.generation
 
 
 def forgets_what_was_not_written(changes: CursorChanges) -> None:
-    """After a failed write, or a reset, the next row tells only what came since."""
+    """After a failed write, or a reset, the next row contains only the changes since."""
     changes.restart()
 
 
-def moves_at_once(cursor: Cursor, target: CursorState, alongside: Callable[[], None] | None) -> Any:
-    """A reset is true in memory before it is durable."""
+def moves_at_once(
+    cursor: Cursor,
+    target: CursorState,
+    alongside: Callable[[], None] | None,
+    submit: SubmitRow | None,
+) -> Any:
+    """A reset takes effect in memory before it is durable."""
     cursor.state.replace_with(target)
-    return right_replace(cursor, target, alongside)
+    return right_replace(cursor, target, alongside, submit)
 
 
 def sleeps_on(reads: CursorReads) -> None:
-    """Nobody wakes who waits for entries."""
+    """A read that waits for entries is not woken."""
 
 
 def forgets_who_left(
     state: MultipleConsumersState, number: int, pieces: Iterable[RecordMask]
 ) -> None:
-    """What a consumer had is not handed out again when it leaves, or asks for it."""
+    """Pending records are not redelivered when a consumer leaves or requests it."""
     for position, wanted in pieces:
         if records := state._pending.remove_of(number, position, wanted):
             state._release_count(position, number, records)
 
 
 def breaks_the_order_of_keys(queue: KeyHashQueues, slot: int, position: Position) -> bool:
-    """Nobody asks whether a record of the same key waits before another one."""
+    """A record is delivered although an earlier one of its key is queued."""
     return True
 
 
 def hands_out_whole_entries(dispatcher: Dispatcher, entries: Any) -> dict[Position, int]:
-    """Of a batch that was acknowledged in parts all records come again."""
+    """All records of a partly acknowledged batch are redelivered."""
     return {}
 
 
 def acknowledges_in_memory(cursor: Cursor) -> Any:
-    """A consumer goes on before the cursor is durable."""
+    """A consumer's acknowledgement returns before the cursor is durable."""
     if cursor.writer is not None:
         cursor.writer._write_this_tick()
     return asyncio.sleep(0)
 
 
 def forgets_to_count(consumer: ConsumerState, count: int) -> None:
-    """Nobody runs out of permits."""
+    """Permits are not counted."""
     consumer.unacked.add(count)
 
 
-def lets_a_listener_keep_others_from_hearing(listeners: Listeners) -> None:
-    """What a listener raises goes to whoever has changed something."""
+def stops_at_a_raising_listener(listeners: Listeners) -> None:
+    """An exception of a listener is raised in the code that made the change."""
     for listener in tuple(listeners._listeners):
         listener()
 
 
 def lets_a_timer_end_all_timers(handle: TimerHandle) -> None:
-    """What a callback of a timer raises is no Exception that could be contained."""
+    """A timer's callback raises a BaseException, which is not contained."""
     try:
         handle._callback()
     except InjectedFault as error:
@@ -204,14 +218,56 @@ def lets_a_timer_end_all_timers(handle: TimerHandle) -> None:
 
 
 def stays_open_after_a_fault(subscription: Subscription, error: Exception) -> None:
-    """A subscription whose task has died goes on without it."""
+    """A subscription whose task has failed continues without it."""
 
 
 def goes_on_after_a_fault(ml: ManagedLedger, error: Exception) -> None:
-    """A handle takes appends though the callback of one, or a listener, has failed."""
+    """A handle accepts appends after a callback of one, or a listener, has failed."""
+
+
+async def completes_without_its_cursor(
+    ml: ManagedLedger, compacted: CompactedLedger, rows: Iterable[Row]
+) -> None:
+    """A compacted ledger becomes visible; the cursor of compactions moves later, if at all."""
+    before = ml._head.compacted
+    change = MetadataChange(
+        head=replace(ml._head.successor(), compacted=compacted, compacting_id=None),
+        dropped=() if before is None else (before.ledger_id,),
+    )
+    user_rows = [(keys.user_key(key), value) for key, value in rows]
+    await submitted(lambda done: ml._submit_change(change, done, user_rows))
+    ml._compaction = None
+    cursor = ml.compaction_cursor
+    assert cursor is not None
+    await cursor.reset(compacted.horizon.successor)
+
+
+async def forgets_what_it_wrote(ml: ManagedLedger) -> None:
+    """A compaction is aborted without dropping what it has written."""
+    ml._compaction = None
+    ml._head = replace(ml._head, compacting_id=None)
+
+
+def leaves_unfinished_compactions(
+    head: ManagedLedgerRecord,
+    ledgers: Sequence[LedgerRecord],
+    found: Mapping[int, LedgerRecord],
+    *,
+    new_ledger_id: int,
+    now_ms: int,
+) -> MetadataChange:
+    """An opening forgets what an interrupted compaction has written."""
+    change = right_plan_recovery(head, ledgers, found, new_ledger_id=new_ledger_id, now_ms=now_ms)
+    return replace(change, dropped=())
+
+
+def completes_what_lacks_entries(writer: CompactionWriter) -> None:
+    """A compaction is completed after one of its appends has failed."""
+    writer._check_running()
 
 
 right_start = Committer._start
+right_plan_recovery = recovery.plan_recovery  # type: ignore[attr-defined]  # as it is patched
 right_delete_cursor = CursorWriter.delete
 right_replace = Cursor._replace
 right_submit_for = Committer.submit_for
@@ -239,9 +295,13 @@ MISTAKES = (
     Mistake(Dispatcher, "_remaining", hands_out_whole_entries, seeds=50),
     Mistake(Cursor, "wait_durable", acknowledges_in_memory, seeds=200),
     Mistake(ConsumerState, "count_delivered", forgets_to_count, seeds=50),
-    Mistake(Listeners, "notify", lets_a_listener_keep_others_from_hearing, seeds=50),
+    Mistake(Listeners, "notify", stops_at_a_raising_listener, seeds=50),
     Mistake(TimerHandle, "fire", lets_a_timer_end_all_timers, seeds=200),
     Mistake(Subscription, "close_after_fault", stays_open_after_a_fault, seeds=200),
+    Mistake(ManagedLedger, "_complete_compaction", completes_without_its_cursor, seeds=500),
+    Mistake(ManagedLedger, "_abort_compaction", forgets_what_it_wrote, seeds=500),
+    Mistake(recovery, "plan_recovery", leaves_unfinished_compactions, seeds=500),
+    Mistake(CompactionWriter, "_check_whole", completes_what_lacks_entries, seeds=500),
     Mistake(ManagedLedger, "close_after_fault", goes_on_after_a_fault, seeds=200),
 )
 

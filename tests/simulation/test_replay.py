@@ -1,4 +1,4 @@
-"""A seed says all: the same one writes the same trace, in another process and with other hashes."""
+"""A seed determines the trace, also in another process and with other hash seeds."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ SEEDS = (3, 13, 159)
 
 
 def trace_of(seed: int, hash_seed: str) -> str:
-    """Return what the command line shows for a seed."""
+    """Return the output of the command line for a seed."""
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--trace"],
         cwd=ROOT,
@@ -36,7 +36,7 @@ def test_a_seed_writes_the_same_trace_everywhere(seed: int) -> None:
 
 
 def test_what_ran_before_changes_nothing() -> None:
-    """Addresses of objects are others then, and must decide nothing."""
+    """Addresses of objects differ then, and must not matter."""
     with simulation():
         alone, behind = Run(SEEDS[1]), Run(SEEDS[1])
         alone.go()

@@ -1,8 +1,8 @@
 """Simulated threads: the pool and the commit thread of a store, as work in a schedule.
 
-Rule: a piece of work begins at one moment, does what it does at a second and is told to the loop
-at a third; between them the loop and other threads go on. Whoever blocks for a thread finds it at
-its end: that its time has passed meanwhile is one of the orders that are possible.
+Rule: a call begins at one moment, takes effect at a second and is reported to the loop at a third;
+the loop and other threads run in between. A caller that blocks for a thread runs it to its end at
+once, which is one of the possible orders.
 Must not know: what the work is.
 """
 
@@ -25,7 +25,7 @@ POOL_THREADS = 4
 
 
 def simulated_threads(schedule: Schedule) -> StoreThreads:
-    """Return what `LedgerStore.open` takes."""
+    """Return the threads for `LedgerStore.open`."""
 
     def start_commits(
         engine: StorageEngine, *, sync: bool, on_finished: CommitFinished[Token]
@@ -58,10 +58,10 @@ class _Job:
         self.event: Event
 
     def perform(self, landed: Callable[["_Job"], None]) -> None:
-        """Make the call; its end comes a while later."""
+        """Make the call; it is reported later."""
         try:
             settle: Callable[[], None] = partial(self._set_result, self._call())
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             settle = partial(self._set_exception, error)
 
         def on_finished() -> None:
@@ -80,7 +80,7 @@ class _Job:
 
 
 class SimulatedPool:
-    """A `BlockingRunner`: some threads, so that calls overtake each other."""
+    """A `BlockingRunner` with several threads, so that calls overtake each other."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -89,7 +89,7 @@ class SimulatedPool:
         self._is_closed = False
 
     async def run(self, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        """Make the call later. A caller that is cancelled leaves a call that has begun alone."""
+        """Make the call later. Cancelling its caller does not stop a call that has begun."""
         if self._is_closed:
             raise RuntimeError("the pool is closed")
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -98,10 +98,10 @@ class SimulatedPool:
         return await future
 
     def yield_gil(self) -> None:
-        """Work in a schedule is done in one moment."""
+        """Do nothing: simulated work takes effect in one moment."""
 
     def close(self) -> None:
-        """Let all calls end, as `ThreadPoolExecutor.shutdown` does."""
+        """Complete all calls, as `ThreadPoolExecutor.shutdown` does."""
         self._is_closed = True
         while self._running:
             self._running[0].event.finish()
@@ -119,7 +119,7 @@ class SimulatedPool:
 
 
 class SimulatedCommitThread(Generic[Token]):
-    """A `CommitRunner`: writes, syncs and tells, each at a moment of its own."""
+    """A `CommitRunner`: writes, syncs and reports, each at its own moment."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class SimulatedCommitThread(Generic[Token]):
             self._event.finish()
 
     def abandon(self) -> None:
-        """End after what has begun; a real thread may have begun without a trace so far."""
+        """Stop after the running commit; a real thread may also have begun the next one."""
         if self._event is not None and not self._has_begun and self._schedule.tie() < 0.5:
             self._event.action = None
             self._event = None

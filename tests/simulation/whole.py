@@ -1,6 +1,6 @@
-"""Whole: everything that a store holds against everything that the model knows.
+"""Whole: compares the whole content of a store with the model.
 
-Rule: called when nothing goes on and nothing fails; after it nothing is left open.
+Rule: called when nothing runs and nothing fails; afterwards no outcome is unknown.
 Must not know: what happened before.
 """
 
@@ -11,6 +11,7 @@ from random import Random
 from kledger.ledger import (
     EARLIEST,
     LATEST,
+    CompactedLedger,
     Entry,
     LedgerInfo,
     LedgerState,
@@ -38,7 +39,7 @@ async def read_all(handle: HandleModel, random: Random) -> list[Entry]:
         try:
             piece = await handle.ml.read_entries(start, count, bytes_max=bytes_max)
         except TooManyRequests:
-            await asyncio.sleep(0)  # for what is read in advance
+            await asyncio.sleep(0)  # for read-ahead
             continue
         if not piece:
             return entries
@@ -47,9 +48,9 @@ async def read_all(handle: HandleModel, random: Random) -> list[Entry]:
 
 
 async def check_log(model: StoreModel, handle: HandleModel, random: Random) -> None:
-    """Compare one managed ledger; its owner has no opening, deletion or change under way.
+    """Compare one managed ledger; no opening, deletion or change of it runs.
 
-    Its own timers and trims go on, so it is read again when they did something meanwhile.
+    Its own timers and trims run, so it is read again if they changed something meanwhile.
     """
     ml, log = handle.ml, handle.log
     infos: tuple[LedgerInfo, ...] | None = None
@@ -71,7 +72,7 @@ async def check_log(model: StoreModel, handle: HandleModel, random: Random) -> N
     listed = {info.ledger_id: [info.entries, info.size] for info in infos if info.entries}
     if listed != counts:
         raise InvariantBroken(f"{handle}: listed {listed}, read {counts}")
-    check(ml.number_of_entries(EARLIEST, LATEST) == len(found), f"{handle}: counts wrongly")
+    check(ml.number_of_entries(EARLIEST, LATEST) == len(found), f"{handle}: wrong count of entries")
     check(ml.total_size == sum(size for _, size in counts.values()), f"{handle}: wrong size")
     if any(not info.entries for info in infos[:-1]):
         raise InvariantBroken(f"{handle}: an empty ledger is left behind")
@@ -84,13 +85,13 @@ async def check_log(model: StoreModel, handle: HandleModel, random: Random) -> N
 
 
 def _check_neighbours(handle: HandleModel, found: list[Position]) -> None:
-    """Who walks from position to position meets every entry."""
+    """Check that walking from position to position finds every entry."""
     for before, after in pairwise([handle.ml.first_position, *found][-NEIGHBOURS_MAX:]):
         next_ = handle.ml.next_valid_position(before)
-        check(next_ == after, f"{handle}: {next_} comes behind {before}, not {after}")
+        check(next_ == after, f"{handle}: {next_} follows {before}, not {after}")
         if before.entry_id >= 0:
             previous = handle.ml.previous_position(after)
-            check(previous == before, f"{handle}: {previous} is before {after}, not {before}")
+            check(previous == before, f"{handle}: {previous} precedes {after}, not {before}")
 
 
 def _check_end(handle: HandleModel) -> None:
@@ -114,14 +115,14 @@ def _check_properties(handle: HandleModel) -> None:
 
 
 def _check_adds(handle: HandleModel) -> None:
-    """What was added through one handle lies in the order of the calls."""
-    places = [write.position for write in handle.adds if write.outcome is WriteOutcome.KEPT]
-    if places != sorted(position for position in places if position):
-        raise InvariantBroken(f"{handle}: added out of order: {places}")
+    """Check that entries added through one handle are in the order of the calls."""
+    positions = [write.position for write in handle.adds if write.outcome is WriteOutcome.KEPT]
+    if positions != sorted(position for position in positions if position):
+        raise InvariantBroken(f"{handle}: added out of order: {positions}")
 
 
 def check_rows(model: StoreModel, store: LedgerStore) -> None:
-    """Compare all rows; the stream has nothing waiting."""
+    """Compare all rows; no write of the stream is pending."""
     found = dict(store.scan_rows())
     for key in found.keys() | model.row_choices.keys():
         if key in model.row_choices:
@@ -133,7 +134,7 @@ def check_rows(model: StoreModel, store: LedgerStore) -> None:
 
 
 def check_names(model: StoreModel, store: LedgerStore) -> None:
-    """Compare which managed ledgers there are."""
+    """Compare the existing managed ledgers."""
     names = store.managed_ledger_names()
     for log in model.logs.values():
         does_exist = log.name in names
@@ -142,11 +143,13 @@ def check_names(model: StoreModel, store: LedgerStore) -> None:
 
 
 def check_listing(engine: SimulatedEngine) -> None:
-    """No ledger is listed whose data is gone, none is gone but has data, none belongs to nobody."""
-    listed, cursors = {}, 0
+    """Check that ledgers with data are the listed ones, and belong to a managed ledger."""
+    listed, cursors, beside = {}, 0, set[int]()
     for _, value in engine.scan(*keys.managed_ledger_range()):
         head = decode_managed_ledger(value)
         cursors += _check_cursor_rows(engine, head.managed_ledger_id)
+        beside |= {*head.ids_beside_list}
+        _check_compacted(engine, head.compacted)
         for key, row in engine.scan(*keys.ledger_range(head.managed_ledger_id)):
             listed[keys.ledger_id_in(key)] = decode_ledger(keys.ledger_id_in(key), row)
     rows = engine.scan(keys.ledger_range(0)[0], keys.ledger_range((1 << 64) - 2)[1])
@@ -156,7 +159,7 @@ def check_listing(engine: SimulatedEngine) -> None:
     if cursors != sum(len(engine.scan(kind, keys.successor(kind))) for kind in (b"k", b"p", b"d")):
         raise InvariantBroken("rows of cursors belong to no managed ledger")
     stored = engine.stored_entries()
-    if unlisted := sorted(set(stored) - set(listed)):
+    if unlisted := sorted(set(stored) - set(listed) - beside):
         raise InvariantBroken(f"ledgers {unlisted} have data, but are not listed")
     for ledger_id, record in listed.items():
         ids = stored.get(ledger_id, [])
@@ -164,18 +167,27 @@ def check_listing(engine: SimulatedEngine) -> None:
             raise InvariantBroken(f"ledger {ledger_id} has {ids}, its record says {record.entries}")
         if record.closed_ms and len(ids) > record.entries:
             raise InvariantBroken(
-                f"ledger {ledger_id} goes on behind its end {record.entries}: {ids}"
+                f"ledger {ledger_id} continues after its end {record.entries}: {ids}"
             )
 
 
+def _check_compacted(engine: SimulatedEngine, compacted: CompactedLedger | None) -> None:
+    """Check that a compacted ledger has the entries that its record counts."""
+    if compacted is not None:
+        ids = engine.stored_entries().get(compacted.ledger_id, [])
+        check(ids == list(range(compacted.entries)), f"{compacted} has entries {ids}")
+
+
 def _check_cursor_rows(engine: SimulatedEngine, managed_ledger_id: int) -> int:
-    """Return how many rows the cursors have; those without a snapshot are nobody's."""
+    """Return how many rows the cursors have; rows without a snapshot have no cursor."""
     snapshots, progress, changes = (
         [keys.cursor_name_in(key) for key, _ in engine.scan(*each)]
         for each in keys.cursor_ranges(managed_ledger_id)
     )
     if left := {*progress, *changes} - {*snapshots}:
-        raise InvariantBroken(f"progress of cursors {sorted(left)} is left, who are not there")
+        raise InvariantBroken(
+            f"progress rows of cursors {sorted(left)} are left, which do not exist"
+        )
     return len(snapshots) + len(progress) + len(changes)
 
 

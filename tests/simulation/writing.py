@@ -1,6 +1,6 @@
 """Writing: entries and rows, by every call that accepts them.
 
-Rule: an outcome goes to the model at once, in the callback itself.
+Rule: an outcome is recorded in the model at once, in the callback itself.
 Must not know: how the model checks it.
 """
 
@@ -35,10 +35,10 @@ def append_one(scene: Scene, handle: HandleModel) -> None:
     attempt = scene.attempt(handle)
 
     def done(position: Position, error: LedgerError | None) -> None:
-        scene.note(f"told {write} {position} {error or 'kept'}")
+        scene.trace_line(f"completed {write} {position} {error or 'kept'}")
         if isinstance(error, Fenced):
             check(scene.may_be_lost(attempt), f"{handle}: fenced without a reason")
-        scene.model.told(write, position, error)
+        scene.model.completed(write, position, error)
         if appends_again:
             append_one(scene, handle)
         scene.ask_for_fault("completion", handle)
@@ -48,9 +48,9 @@ def append_one(scene: Scene, handle: HandleModel) -> None:
     except LedgerError as error:
         write.outcome = WriteOutcome.REFUSED
         scene.explain(attempt, error)
-        scene.note(f"{handle} refused {write}: {error}")
+        scene.trace_line(f"{handle} refused {write}: {error}")
     else:
-        scene.note(f"{handle} append {write} at {position}, {len(write.data)} bytes")
+        scene.trace_line(f"{handle} append {write} at {position}, {len(write.data)} bytes")
         scene.model.submitted(write, position)
 
 
@@ -73,31 +73,31 @@ async def _adding(scene: Scene, handle: HandleModel, write: Write) -> None:
             write.outcome = WriteOutcome.UNKNOWN
         raise
     except LedgerError as error:
-        scene.note(f"{handle} refused {write}: {error}")
+        scene.trace_line(f"{handle} refused {write}: {error}")
         is_unknown = isinstance(error, Fenced | AlreadyClosed) and not attempt.was_lost
         check(
             is_unknown or write.outcome is not WriteOutcome.KEPT,
-            f"{write}: is there, but was refused",
+            f"{write}: exists, but was refused",
         )
         if write.outcome is WriteOutcome.WAITING:
             write.outcome = WriteOutcome.UNKNOWN if is_unknown else WriteOutcome.REFUSED
         scene.explain(attempt, error)
     else:
-        scene.note(f"{handle} added {write} at {position}")
-        check(not attempt.was_lost, f"{handle}: a stale owner added {position}")
+        scene.trace_line(f"{handle} added {write} at {position}")
+        check(not attempt.was_lost, f"{handle}: a stale handle added {position}")
         scene.model.added(write, position)
 
 
 def append_rows(scene: Scene) -> None:
-    """Write a pair of rows that must stay a pair, in the stream of the appends."""
+    """Write a pair of rows atomically, in the stream of the appends."""
     number = scene.random.randrange(PAIRS)
     write = scene.model.new_write(None, 0)
     value = None if scene.random.random() < 0.2 else write.data
     write.rows = [(b"pair/%d/%b" % (number, side), value) for side in (b"left", b"right")]
 
     def done(error: LedgerError | None) -> None:
-        scene.note(f"told {write} {error or 'kept'}")
-        scene.model.told(write, None, error)
+        scene.trace_line(f"completed {write} {error or 'kept'}")
+        scene.model.completed(write, None, error)
         scene.faults.ask("completion")  # closes nothing: rows belong to no unit of failure
 
     is_lazy = scene.random.random() < 0.3
@@ -108,12 +108,12 @@ def append_rows(scene: Scene) -> None:
         check(scene.may_refuse(store), "rows were refused without a reason")
         write.outcome = WriteOutcome.REFUSED
     else:
-        scene.note(f"rows {write} {number}{' lazily' if is_lazy else ''}")
+        scene.trace_line(f"rows {write} {number}{' lazily' if is_lazy else ''}")
         scene.model.submitted(write)
 
 
 def put_rows(scene: Scene) -> None:
-    """Call put_rows; one caller at a time for each key, so that the last value is known."""
+    """Call put_rows; one call at a time for each key, so that the last value is known."""
     key = b"put/%d" % scene.random.randrange(PAIRS)
     if key not in scene.busy:
         scene.busy.add(key)
@@ -148,14 +148,14 @@ async def _flushing(scene: Scene) -> None:
     stream = scene.model.stream
     last = stream[-1].serial if stream else 0
     await scene.store.flush()
-    check(not stream or stream[0].serial > last, "flush returned before everyone was told")
+    check(not stream or stream[0].serial > last, "flush returned before earlier callbacks ran")
 
 
 def await_drained(scene: Scene) -> None:
-    """Ask to be called when there is room again."""
+    """Register for a call when the queue has room again."""
     if scene.store.is_saturated:
         scene.undrained += 1
-        scene.note("on_drained")
+        scene.trace_line("on_drained")
 
         def drained() -> None:
             scene.undrained -= 1

@@ -1,16 +1,16 @@
-"""What tests of this room share: a partition with subscriptions."""
+"""What tests of this package share: a partition with subscriptions."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.subscriptions.dispatch.dispatcher_fixture import Scene
-from tests.subscriptions.partition_fixture import PartitionFixture, house
+from tests.subscriptions.partition_fixture import PartitionFixture, partition_fixture
 
 
 @pytest.fixture
-async def room() -> AsyncIterator[PartitionFixture]:
-    async with house() as made:
+async def fixture() -> AsyncIterator[PartitionFixture]:
+    async with partition_fixture() as made:
         yield made
 
 

@@ -120,7 +120,7 @@ class PartitionFixture:
 
 
 @asynccontextmanager
-async def house() -> AsyncIterator[PartitionFixture]:
+async def partition_fixture() -> AsyncIterator[PartitionFixture]:
     """Open one, and close it."""
     made = PartitionFixture(FaultyEngine(None), ManualClock(1_000_000))
     await made.open()

@@ -20,7 +20,7 @@ from kledger.subscriptions.model import Delivery, StartPosition, SubscriptionTyp
 from kledger.subscriptions.subscription import Subscription
 from tests.interleavings import Order, Script, interleavings
 from tests.subscriptions.partition_fixture import Client, PartitionFixture, values_of
-from tests.subscriptions.steps import Gate, Restless, Steps, turns
+from tests.subscriptions.steps import Gate, NeverIdle, Steps, until_idle
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
 
@@ -84,8 +84,8 @@ class Scene:
     `received` is what was delivered since the position was set for the last time.
     """
 
-    def __init__(self, house: PartitionFixture, steps: Steps, wanted: SubscriptionType) -> None:
-        self.house = house
+    def __init__(self, fixture: PartitionFixture, steps: Steps, wanted: SubscriptionType) -> None:
+        self.fixture = fixture
         self.steps = steps
         self.wanted = wanted
         self.received: list[str] = []
@@ -98,10 +98,10 @@ class Scene:
         self.subscription: Subscription
 
     async def open(self, name: str) -> None:
-        house = self.house
-        await house.open_partition(name, PAIRS)
-        self.positions = await asyncio.gather(*(house.ledger.add_entry(data) for data in BATCHES))
-        self.subscription = await house.subscription()
+        fixture = self.fixture
+        await fixture.open_partition(name, PAIRS)
+        self.positions = await asyncio.gather(*(fixture.ledger.add_entry(data) for data in BATCHES))
+        self.subscription = await fixture.subscription()
         self.delay_answers(self.subscription.cursor)
 
     def delay_answers(self, cursor: Cursor) -> None:
@@ -132,7 +132,7 @@ class Scene:
             self.members[0].wants_in = True
         received = -1
         for _ in range(ROUNDS_MAX):
-            await turns()
+            await until_idle()
             if len(self.received) == received and not self.subscription.cursor.backlog:
                 return
             received = len(self.received)
@@ -158,8 +158,8 @@ class Scene:
     async def close(self) -> None:
         self.steps.open()
         self.answers.open()
-        await self.house.partition.close()
-        await self.house.ledger.close()
+        await self.fixture.partition.close()
+        await self.fixture.ledger.close()
 
 
 class Reading:
@@ -177,20 +177,20 @@ class Reading:
         self.scene.answers.shut()
         if self.member.is_in:
             self.ask()
-        await turns()
+        await until_idle()
 
     def ask(self) -> None:
         self.member.consumer.add_permits(3)
 
     async def answer(self) -> None:
         self.scene.steps.reads.open()
-        await turns()
+        await until_idle()
 
     async def deliver(self) -> None:
         self.scene.answers.open()
         if self.member.is_in:
             self.member.consumer.add_permits(3)
-        await turns()
+        await until_idle()
 
     def script(self) -> Script:
         return [self.begin, self.answer, self.deliver]
@@ -247,12 +247,12 @@ class Resetting:
         scene.begun()
         scene.expected = values_from(self.setting.first)
         self.work = asyncio.ensure_future(self.setting.act(scene.subscription, scene.positions))
-        await turns()
+        await until_idle()
 
     async def end(self) -> None:
         if self.work is not None:
             self.scene.steps.writes.open()
-            await turns()
+            await until_idle()
 
     def script(self) -> Script:
         return [self.begin, self.end]
@@ -278,20 +278,20 @@ class Stage:
 
     def __init__(self) -> None:
         self.steps = Steps()
-        self.house = PartitionFixture(FaultyEngine(None), ManualClock(1_000_000))
+        self.fixture = PartitionFixture(FaultyEngine(None), ManualClock(1_000_000))
         self.count = 0
 
     async def open(self) -> None:
-        await self.house.open(threads=self.steps.threads(), store_config=UNCACHED)
+        await self.fixture.open(threads=self.steps.threads(), store_config=UNCACHED)
 
     async def keeps_the_rule(self, race: Race, order: Order) -> bool:
         self.count += 1
-        scene = Scene(self.house, self.steps, race.wanted)
+        scene = Scene(self.fixture, self.steps, race.wanted)
         await scene.open(f"orders-{self.count}")
         try:
             first = scene.member("first")
             await first.come(race.permits)
-            await turns()
+            await until_idle()
             scripts = [iter(script) for script in race.make(scene, first)]
             for script in order:
                 await next(scripts[script])()
@@ -299,7 +299,7 @@ class Stage:
                     await scene.reconnect()
             await scene.settle()
             return scene.keeps_the_rule()
-        except (Restless, SubscriptionClosed):  # closed by a fault that the race has caused
+        except (NeverIdle, SubscriptionClosed):  # closed by a fault that the race has caused
             return False
         finally:
             await scene.close()

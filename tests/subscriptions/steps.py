@@ -16,7 +16,7 @@ from kledger.runtime.blocking import Arguments, Result
 
 Token = TypeVar("Token")
 
-TURNS_MAX = 1_000
+TICKS_MAX = 1_000
 
 
 class Gate:
@@ -123,19 +123,19 @@ class _Commits(Generic[Token]):
             self._land(token, None)
 
 
-class Restless(Exception):
+class NeverIdle(Exception):
     """The event loop always has something ready."""
 
 
-async def turns() -> None:
+async def until_idle() -> None:
     """Run the event loop until nothing is ready.
 
     Raises:
-        Restless: there is always something.
+        NeverIdle: a callback is always ready.
     """
     ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
-    for _ in range(TURNS_MAX):
+    for _ in range(TICKS_MAX):
         await asyncio.sleep(0)
         if not ready:
             return
-    raise Restless
+    raise NeverIdle

@@ -34,39 +34,39 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 @pytest.mark.parametrize("wanted", list(SubscriptionType))
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_subscription_closed_by_a_fault_redelivers_when_opened_again(
-    room: PartitionFixture,
+    fixture: PartitionFixture,
     wanted: SubscriptionType,
     fault: str,
     monkeypatch: pytest.MonkeyPatch,
     contained: Contained,
 ) -> None:
     """It ended the server."""
-    await room.add("a", "b")
+    await fixture.add("a", "b")
     client, other = Client(), Client("other")
-    await client.join(await room.subscription("s"), wanted)
-    await other.join(await room.subscription("other"), wanted)
+    await client.join(await fixture.subscription("s"), wanted)
+    await other.join(await fixture.subscription("other"), wanted)
     assert list("ab") == await client.got(2)
     assert list("ab") == await other.got(2)
     await client.acknowledge("a")
     FAULTS[fault](client, monkeypatch)
-    await room.add("c")
-    await room.quiet()
+    await fixture.add("c")
+    await fixture.quiet()
     assert [SubscriptionFailed] == [type(error) for error in client.ends]
     assert ["a fault here closes subscription s of orders"] == contained.messages
     again = Client("again")
-    await again.join(await room.subscription("s"), wanted)
+    await again.join(await fixture.subscription("s"), wanted)
     assert list("bc") == await again.got(2)
     await again.acknowledge("b", "c")
-    assert [] == await room.unacknowledged("s")
+    assert [] == await fixture.unacknowledged("s")
     assert (list("abc"), []) == (await other.got(3), other.ends)
 
 
 @pytest.mark.parametrize("wanted", list(SubscriptionType))
 async def test_nothing_runs_between_a_fault_and_the_end_of_the_subscription(
-    room: PartitionFixture, wanted: SubscriptionType, contained: Contained
+    fixture: PartitionFixture, wanted: SubscriptionType, contained: Contained
 ) -> None:
     """The other task of the dispatcher delivered on, past a record that its consumer never got."""
-    subscription = await room.subscription("s")
+    subscription = await fixture.subscription("s")
     loop, was_closed = asyncio.get_running_loop(), list[bool]()
 
     def deliver(deliveries: Sequence[Delivery]) -> None:
@@ -78,35 +78,35 @@ async def test_nothing_runs_between_a_fault_and_the_end_of_the_subscription(
         options, wanted, deliver=deliver, on_ended=lambda error: None
     )
     hold.add_permits(1)
-    await room.add("a")
-    await room.quiet()
+    await fixture.add("a")
+    await fixture.quiet()
     assert [True] == was_closed
     assert ["a fault here closes subscription s of orders"] == contained.messages
 
 
 async def test_fault_in_the_failover_timer_closes_the_subscription(
-    room: PartitionFixture, monkeypatch: pytest.MonkeyPatch, contained: Contained
+    fixture: PartitionFixture, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    await room.add("a")
-    subscription = await room.subscription("s")
+    await fixture.add("a")
+    subscription = await fixture.subscription("s")
     first, second = Client("b"), Client("a")
     await first.join(subscription, SubscriptionType.FAILOVER, failover_delay_ms=1_000)
     assert ["a"] == await first.got(1)
     fail_once(monkeypatch, "_rewind_cursor")
     await second.join(subscription, SubscriptionType.FAILOVER)
-    room.clock.advance(1_000)
-    await room.quiet()
+    fixture.clock.advance(1_000)
+    await fixture.quiet()
     assert [SubscriptionFailed] * 2 == [type(each.ends[0]) for each in (first, second)]
     again = Client("again")
-    await again.join(await room.subscription("s"), SubscriptionType.FAILOVER)
+    await again.join(await fixture.subscription("s"), SubscriptionType.FAILOVER)
     assert ["a"] == await again.got(1)
     assert ["a fault here closes subscription s of orders"] == contained.messages
 
 
 async def test_fault_in_on_ended_does_not_affect_other_consumers(
-    room: PartitionFixture, contained: Contained
+    fixture: PartitionFixture, contained: Contained
 ) -> None:
-    subscription = await room.subscription("s")
+    subscription = await fixture.subscription("s")
     broken, other = Client("broken"), Client("other")
     broken.fault_in = "ended"
     for client in (broken, other):

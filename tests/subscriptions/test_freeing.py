@@ -11,22 +11,24 @@ from tests.subscriptions.partition_fixture import Client, PartitionFixture
 
 @pytest.mark.parametrize("kind", list(SubscriptionType))
 async def test_subscriptions_of_a_closed_ledger_are_freed(
-    room: PartitionFixture, kind: SubscriptionType
+    fixture: PartitionFixture, kind: SubscriptionType
 ) -> None:
     with without_collection() as freed:
-        await room.add("a", "b")
-        durable = await room.subscription("s")
-        brief = await room.subscription("t", is_durable=False)
+        await fixture.add("a", "b")
+        durable = await fixture.subscription("s")
+        brief = await fixture.subscription("t", is_durable=False)
         client = await Client().join(durable, kind)
         await client.got(2)
         await client.acknowledge("a")
         await durable.rewind()  # lets its consumer go
         assert client.ends
-        freed.watch(ledger=room.ledger, partition=room.partition, durable=durable, brief=brief)
+        freed.watch(
+            ledger=fixture.ledger, partition=fixture.partition, durable=durable, brief=brief
+        )
         freed.watch(cursor=durable.cursor, hold=client.consumer)
         del durable, brief, client
-        await room.ledger.close()
-        await room.quiet()
-        await room.open_partition("orders", room.ledger.config)
+        await fixture.ledger.close()
+        await fixture.quiet()
+        await fixture.open_partition("orders", fixture.ledger.config)
         await asyncio.sleep(0)
         assert [] == freed.left()

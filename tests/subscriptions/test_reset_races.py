@@ -130,7 +130,7 @@ async def stage() -> AsyncIterator[Stage]:
     await made.open()
     yield made
     made.steps.open()
-    await made.house.close()
+    await made.fixture.close()
 
 
 def test_every_interleaving_is_played() -> None:

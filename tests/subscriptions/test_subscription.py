@@ -21,13 +21,13 @@ EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
 
 
 @pytest.fixture
-async def positions(room: PartitionFixture) -> list[Position]:
-    return [await room.add("a", "b", "c"), await room.add("d"), await room.add("e", "f")]
+async def positions(fixture: PartitionFixture) -> list[Position]:
+    return [await fixture.add("a", "b", "c"), await fixture.add("d"), await fixture.add("e", "f")]
 
 
 @pytest.fixture
-async def subscription(room: PartitionFixture, positions: list[Position]) -> Subscription:
-    return await room.subscription()
+async def subscription(fixture: PartitionFixture, positions: list[Position]) -> Subscription:
+    return await fixture.subscription()
 
 
 async def joined(
@@ -87,7 +87,7 @@ async def test_refused_consumer_leaves_nothing(subscription: Subscription) -> No
 
 
 async def test_number_of_consumers_is_limited(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     small = Subscription("s", subscription.cursor, subscription._context, consumers_max=2)
     first = await joined(small, SHARED)
@@ -100,13 +100,13 @@ async def test_number_of_consumers_is_limited(
 
 
 async def test_options_are_those_of_first_consumer(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     """Later ones with other options were given another dispatcher, and everything twice."""
     first = await Client("a").join(subscription, SHARED, failover_delay_ms=1)
     await first.got(6)
     second = await Client("b").join(subscription, SHARED, failover_delay_ms=2)
-    await room.quiet()
+    await fixture.quiet()
     assert [] == second.values
     await first.consumer.close()
     assert list("abcdef") == sorted(await second.got(6))
@@ -129,7 +129,7 @@ SETTINGS: dict[str, tuple[Callable[[Subscription], Awaitable[None]], str]] = {
 @pytest.mark.parametrize("wanted", SubscriptionType)
 @pytest.mark.parametrize("setting", SETTINGS)
 async def test_setting_the_position_disconnects_consumers_which_join_again(
-    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType, setting: str
+    fixture: PartitionFixture, subscription: Subscription, wanted: SubscriptionType, setting: str
 ) -> None:
     act, expected = SETTINGS[setting]
     client = await joined(subscription, wanted)
@@ -139,18 +139,18 @@ async def test_setting_the_position_disconnects_consumers_which_join_again(
     await act(subscription)
     assert ([None], True) == (client.ends, client.consumer.is_ended)
     assert number < subscription.cursor.revision.number
-    assert expected == "".join(await room.unacknowledged())
+    assert expected == "".join(await fixture.unacknowledged())
     again = await joined(subscription, wanted)
     assert expected == "".join(await again.got(len(expected)))
-    await room.crash()
-    assert expected == "".join(await room.unacknowledged())
+    await fixture.crash()
+    assert expected == "".join(await fixture.unacknowledged())
 
 
 @pytest.mark.parametrize(
     ("index", "expected"), [(0, "abcdef"), (1, "bcdef"), (2, "cdef"), (3, "def")]
 )
 async def test_reset_into_a_batch_delivers_the_rest_of_it(
-    room: PartitionFixture,
+    fixture: PartitionFixture,
     subscription: Subscription,
     positions: list[Position],
     index: int,
@@ -160,8 +160,8 @@ async def test_reset_into_a_batch_delivers_the_rest_of_it(
     await subscription.reset(StartPosition(positions[0], index, 3))
     client = await joined(subscription)
     assert expected == "".join(await client.got(len(expected)))
-    await room.crash()
-    assert expected == "".join(await room.unacknowledged())
+    await fixture.crash()
+    assert expected == "".join(await fixture.unacknowledged())
 
 
 async def test_invalid_positions_and_counts_are_refused(
@@ -185,11 +185,11 @@ async def test_invalid_positions_and_counts_are_refused(
 
 
 async def test_joining_and_setting_are_refused_while_the_position_is_set(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
     await client.got(6)
-    hold = room.engine.hold_next("sync")
+    hold = fixture.engine.hold_next("sync")
     resetting = asyncio.ensure_future(subscription.reset(StartPosition(LATEST)))
     await hold.reached()
     assert subscription.is_fenced
@@ -209,15 +209,15 @@ async def test_joining_and_setting_are_refused_while_the_position_is_set(
     hold.release()
     await resetting
     assert not subscription.is_fenced
-    assert [] == await room.unacknowledged()
+    assert [] == await fixture.unacknowledged()
     await joined(subscription)
 
 
 async def test_reset_whose_caller_is_cancelled_is_completed(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     """The fence stayed for ever."""
-    hold = room.engine.hold_next("sync")
+    hold = fixture.engine.hold_next("sync")
     resetting = asyncio.ensure_future(subscription.reset(StartPosition(LATEST)))
     await hold.reached()
     resetting.cancel()
@@ -225,19 +225,19 @@ async def test_reset_whose_caller_is_cancelled_is_completed(
         await resetting
     assert subscription.is_fenced
     hold.release()
-    await room.quiet()
+    await fixture.quiet()
     assert not subscription.is_fenced
-    assert [] == await room.unacknowledged()
+    assert [] == await fixture.unacknowledged()
 
 
 @pytest.mark.parametrize("setting", list(SETTINGS)[:3])
 async def test_reset_that_was_not_written_changes_nothing(
-    room: PartitionFixture, subscription: Subscription, setting: str
+    fixture: PartitionFixture, subscription: Subscription, setting: str
 ) -> None:
     client = await joined(subscription)
     await client.got(6)
     await client.acknowledge("a", "d")
-    room.engine.fail_next("commit")
+    fixture.engine.fail_next("commit")
     with pytest.raises(StorageFailed):
         await SETTINGS[setting][0](subscription)
     assert ([None], False) == (client.ends, subscription.is_fenced)
@@ -246,23 +246,23 @@ async def test_reset_that_was_not_written_changes_nothing(
 
 
 async def test_skipping_where_nothing_can_be_read_changes_nothing(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
-    await room.crash()  # nothing is in memory then
-    found = room.partition.get("s")
+    await fixture.crash()  # nothing is in memory then
+    found = fixture.partition.get("s")
     assert found is not None
-    room.engine.fail_next("read")
+    fixture.engine.fail_next("read")
     with pytest.raises(StorageFailed):
         await found.skip(2)
     assert not found.is_fenced
-    assert list("abcdef") == await room.unacknowledged()
+    assert list("abcdef") == await fixture.unacknowledged()
 
 
 async def test_reset_that_waits_for_the_lock_fails_when_closed(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
-    hold = room.engine.hold_next("sync")
-    deleting = asyncio.ensure_future(room.partition.delete("s"))
+    hold = fixture.engine.hold_next("sync")
+    deleting = asyncio.ensure_future(fixture.partition.delete("s"))
     await hold.reached()
     with pytest.raises(SubscriptionClosed):
         await subscription.reset(BEGINNING)
@@ -271,19 +271,19 @@ async def test_reset_that_waits_for_the_lock_fails_when_closed(
 
 
 async def test_deletion_waits_for_a_reset(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     """The reset wrote a cursor that was deleted: it was there again after a restart."""
-    hold = room.engine.hold_next("sync")
+    hold = fixture.engine.hold_next("sync")
     resetting = asyncio.ensure_future(subscription.reset(StartPosition(LATEST)))
     await hold.reached()
-    deleting = asyncio.ensure_future(room.partition.delete("s"))
+    deleting = asyncio.ensure_future(fixture.partition.delete("s"))
     await asyncio.sleep(0)
     hold.release()
     await asyncio.gather(resetting, deleting)
-    assert room.partition.get("s") is None
-    await room.crash()
-    assert [] == room.partition.names()
+    assert fixture.partition.get("s") is None
+    await fixture.crash()
+    assert [] == fixture.partition.names()
 
 
 # Late words
@@ -291,7 +291,7 @@ async def test_deletion_waits_for_a_reset(
 
 @pytest.mark.parametrize("setting", SETTINGS)
 async def test_calls_of_an_ended_consumer_have_no_effect(
-    room: PartitionFixture, subscription: Subscription, setting: str
+    fixture: PartitionFixture, subscription: Subscription, setting: str
 ) -> None:
     act, expected = SETTINGS[setting]
     client = await joined(subscription)
@@ -303,16 +303,16 @@ async def test_calls_of_an_ended_consumer_have_no_effect(
     client.nack("a")
     client.consumer.add_permits(5)
     await client.consumer.close()
-    assert expected == "".join(await room.unacknowledged())
+    assert expected == "".join(await fixture.unacknowledged())
     assert [None] == client.ends
 
 
 async def test_acknowledgement_under_way_during_a_reset_returns_without_effect(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
     await client.got(6)
-    hold = room.engine.hold_next("sync")
+    hold = fixture.engine.hold_next("sync")
     first = asyncio.ensure_future(client.acknowledge("a"))
     await hold.reached()
     second = asyncio.ensure_future(client.acknowledge("b", "d"))
@@ -323,16 +323,16 @@ async def test_acknowledgement_under_way_during_a_reset_returns_without_effect(
     await asyncio.sleep(0)
     hold.release()
     await asyncio.gather(first, second, third, resetting)
-    assert list("abcdef") == await room.unacknowledged()
-    await room.crash()
-    assert list("abcdef") == await room.unacknowledged()
+    assert list("abcdef") == await fixture.unacknowledged()
+    await fixture.crash()
+    assert list("abcdef") == await fixture.unacknowledged()
 
 
 # Ending
 
 
 async def test_subscription_with_consumers_is_closed_by_force_only(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
     with pytest.raises(ConsumerBusy):
@@ -342,17 +342,17 @@ async def test_subscription_with_consumers_is_closed_by_force_only(
     await subscription.close()
     assert [SubscriptionClosed] == [type(each) for each in client.ends]
     assert subscription.is_closed
-    assert room.partition.get("s") is None
-    again = await room.subscription()
+    assert fixture.partition.get("s") is None
+    again = await fixture.subscription()
     assert list("abcdef") == await (await joined(again)).got(6)
 
 
 async def test_join_that_waits_for_the_lock_fails_when_closed(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     await (await joined(subscription, SHARED)).consumer.close()
-    hold = room.engine.hold_next("sync")
-    deleting = asyncio.ensure_future(room.partition.delete("s"))
+    hold = fixture.engine.hold_next("sync")
+    deleting = asyncio.ensure_future(fixture.partition.delete("s"))
     await hold.reached()
     joining = asyncio.ensure_future(joined(subscription))
     await asyncio.sleep(0)
@@ -366,7 +366,7 @@ async def test_join_that_waits_for_the_lock_fails_when_closed(
 
 
 async def test_stats_count_consumers_records_and_revisions(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     stats = subscription.stats()
     assert (None, 3, 0, (), 0, 0, 0, False) == (
@@ -380,7 +380,7 @@ async def test_stats_count_consumers_records_and_revisions(
         stats.is_under_revision,
     )
     clients = [await joined(subscription, SHARED, name) for name in ("left", "right")]
-    await room.quiet()
+    await fixture.quiet()
     both = clients[0].values + clients[1].values
     assert list("abcdef") == sorted(both)
     for client in clients:
@@ -394,7 +394,7 @@ async def test_stats_count_consumers_records_and_revisions(
     )
     for client in clients:
         client.nack("a", "b")
-    await room.quiet()
+    await fixture.quiet()
     assert 2 == subscription.stats().redelivered
     await subscription.rewind()
     for wanted in (EXCLUSIVE, SHARED):
@@ -404,16 +404,16 @@ async def test_stats_count_consumers_records_and_revisions(
 
 
 async def test_consumers_are_counted_among_the_metrics(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     def shown(name: str) -> list[int]:
-        found = room.store.metrics.snapshot().items()
+        found = fixture.store.metrics.snapshot().items()
         return [value for each, value in found if each.startswith(f"{name}{{")]
 
     client = await joined(subscription, SHARED)
-    await room.quiet()
+    await fixture.quiet()
     client.nack("a", "b")
-    await room.quiet()
+    await fixture.quiet()
     await client.acknowledge("a")
     assert [5] == shown("pulsar_subscription_unacked_messages")
     assert [2] == shown("subscription_redelivered")
@@ -422,7 +422,7 @@ async def test_consumers_are_counted_among_the_metrics(
 
 
 async def test_peek_returns_unacknowledged_entries_and_changes_nothing(
-    room: PartitionFixture, subscription: Subscription, positions: list[Position]
+    fixture: PartitionFixture, subscription: Subscription, positions: list[Position]
 ) -> None:
     client = await joined(subscription)
     await client.got(6)
@@ -442,44 +442,44 @@ async def test_peek_returns_unacknowledged_entries_and_changes_nothing(
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 async def test_after_a_crash_only_acknowledged_records_are_not_redelivered(
-    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
+    fixture: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
     await client.got(6)
     await client.acknowledge("b", "f")
-    hold = room.engine.hold_next("sync")
+    hold = fixture.engine.hold_next("sync")
     lost = asyncio.ensure_future(client.acknowledge("a", "d"))
     await hold.reached()
-    await room.crash()
+    await fixture.crash()
     await asyncio.gather(lost, return_exceptions=True)
     assert [SubscriptionClosed] == [type(each) for each in client.ends]
-    found = room.partition.get("s")
+    found = fixture.partition.get("s")
     assert found is not None
     again = await joined(found, wanted)
     assert list("acde") == await again.got(4)
-    await room.quiet()
+    await fixture.quiet()
     assert list("acde") == again.values
 
 
 async def test_call_interrupted_by_a_crash_raises(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription)
     await client.got(6)
-    hold = room.engine.hold_next("sync")
+    hold = fixture.engine.hold_next("sync")
     calls = [
         asyncio.ensure_future(call)
         for call in (client.acknowledge("a"), client.acknowledge_upto("d"))
     ]
     await hold.reached()
-    await room.crash()
+    await fixture.crash()
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert [SubscriptionClosed] * 2 == [type(each) for each in outcomes]
 
 
-async def test_with_a_pace_flushed_acknowledgements_survive(room: PartitionFixture) -> None:
-    await room.close()
-    again = PartitionFixture(room.engine, room.clock)
+async def test_with_a_pace_flushed_acknowledgements_survive(fixture: PartitionFixture) -> None:
+    await fixture.close()
+    again = PartitionFixture(fixture.engine, fixture.clock)
     await again.open(store_config=StoreConfig(cursor_persist_per_second=1))
     for value in "abc":
         await again.add(value)
@@ -497,11 +497,11 @@ async def test_with_a_pace_flushed_acknowledgements_survive(room: PartitionFixtu
     await again.close()
 
 
-async def test_setting_the_position_of_an_empty_log_is_harmless(room: PartitionFixture) -> None:
-    subscription = await room.subscription("empty")
+async def test_setting_the_position_of_an_empty_log_is_harmless(fixture: PartitionFixture) -> None:
+    subscription = await fixture.subscription("empty")
     for act, _ in SETTINGS.values():
         await act(subscription)
     client = await joined(subscription)
-    await room.add("x")
+    await fixture.add("x")
     assert ["x"] == await client.got(1)
     assert EARLIEST != subscription.cursor.mark_delete_position

@@ -14,13 +14,13 @@ EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
 
 
 @pytest.fixture
-async def positions(room: PartitionFixture) -> list[Position]:
-    return [await room.add("a", "b", "c"), await room.add("d"), await room.add("e", "f")]
+async def positions(fixture: PartitionFixture) -> list[Position]:
+    return [await fixture.add("a", "b", "c"), await fixture.add("d"), await fixture.add("e", "f")]
 
 
 @pytest.fixture
-async def subscription(room: PartitionFixture, positions: list[Position]) -> Subscription:
-    return await room.subscription()
+async def subscription(fixture: PartitionFixture, positions: list[Position]) -> Subscription:
+    return await fixture.subscription()
 
 
 async def joined(subscription: Subscription, wanted: SubscriptionType) -> Client:
@@ -31,7 +31,7 @@ async def joined(subscription: Subscription, wanted: SubscriptionType) -> Client
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 async def test_records_are_acknowledged_one_by_one_and_become_entries(
-    room: PartitionFixture,
+    fixture: PartitionFixture,
     subscription: Subscription,
     positions: list[Position],
     wanted: SubscriptionType,
@@ -39,7 +39,7 @@ async def test_records_are_acknowledged_one_by_one_and_become_entries(
     client = await joined(subscription, wanted)
     for value, left in (("c", "abdef"), ("a", "bdef"), ("e", "bdf"), ("f", "bd"), ("b", "d")):
         await client.acknowledge(value)
-        assert left == "".join(await room.unacknowledged())
+        assert left == "".join(await fixture.unacknowledged())
         assert len(left) == subscription.stats().unacknowledged
     assert (positions[0], 1) == (
         subscription.cursor.mark_delete_position,
@@ -53,27 +53,27 @@ async def test_records_are_acknowledged_one_by_one_and_become_entries(
 
 
 async def test_one_acknowledge_call_is_one_write(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     for _ in range(200):
-        await room.add(*"klmno")
+        await fixture.add(*"klmno")
     client = await Client().join(subscription, SHARED, permits=2_000)
     await client.got(1_006)
-    commits = room.engine.calls["commit"]
+    commits = fixture.engine.calls["commit"]
     await client.acknowledge(*"abdeklm")
-    assert commits + 1 == room.engine.calls["commit"]
+    assert commits + 1 == fixture.engine.calls["commit"]
 
 
 async def test_overlapping_calls_share_writes(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     """The number of writes must not grow with the number of acknowledgements."""
     for _ in range(100):
-        await room.add(*"klmno")
+        await fixture.add(*"klmno")
     client = await Client().join(subscription, SHARED, permits=2_000)
     await client.got(506)
-    commits = room.engine.calls["commit"]
-    hold = room.engine.hold_next("sync")
+    commits = fixture.engine.calls["commit"]
+    hold = fixture.engine.hold_next("sync")
     calls = [
         asyncio.ensure_future(
             client.consumer.acknowledge([Acknowledgement(delivery.position, 1 << bit, 5)])
@@ -84,8 +84,8 @@ async def test_overlapping_calls_share_writes(
     await hold.reached()
     hold.release()
     await asyncio.gather(*calls)
-    assert room.engine.calls["commit"] - commits <= 2
-    assert list("abcdef") == await room.unacknowledged()
+    assert fixture.engine.calls["commit"] - commits <= 2
+    assert list("abcdef") == await fixture.unacknowledged()
 
 
 @pytest.mark.parametrize("wanted", [EXCLUSIVE, FAILOVER])
@@ -93,7 +93,7 @@ async def test_overlapping_calls_share_writes(
     ("upto", "left"), [("a", "bcdef"), ("c", "def"), ("d", "ef"), ("e", "f"), ("f", "")]
 )
 async def test_everything_up_to_a_record_is_acknowledged(
-    room: PartitionFixture,
+    fixture: PartitionFixture,
     subscription: Subscription,
     wanted: SubscriptionType,
     upto: str,
@@ -101,26 +101,26 @@ async def test_everything_up_to_a_record_is_acknowledged(
 ) -> None:
     client = await joined(subscription, wanted)
     await client.acknowledge_upto(upto)
-    assert left == "".join(await room.unacknowledged())
+    assert left == "".join(await fixture.unacknowledged())
     assert len(left) == subscription.stats().unacknowledged
     await client.acknowledge_upto("a")
-    assert left == "".join(await room.unacknowledged())
-    await room.crash()
-    assert left == "".join(await room.unacknowledged())
+    assert left == "".join(await fixture.unacknowledged())
+    await fixture.crash()
+    assert left == "".join(await fixture.unacknowledged())
 
 
 @pytest.mark.parametrize("wanted", [SHARED, KEY_SHARED])
 async def test_acknowledge_upto_is_refused_for_shared_types(
-    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
+    fixture: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
     with pytest.raises(InvalidRequest):
         await client.acknowledge_upto("f")
-    assert list("abcdef") == await room.unacknowledged()
+    assert list("abcdef") == await fixture.unacknowledged()
 
 
 async def test_call_acknowledges_all_or_nothing(
-    room: PartitionFixture, subscription: Subscription, positions: list[Position]
+    fixture: PartitionFixture, subscription: Subscription, positions: list[Position]
 ) -> None:
     client = await joined(subscription, EXCLUSIVE)
     good = Acknowledgement(positions[0], ALL, 3)
@@ -133,29 +133,29 @@ async def test_call_acknowledges_all_or_nothing(
             await client.consumer.acknowledge([good, bad])
         with pytest.raises(InvalidRequest):
             await client.consumer.acknowledge_upto(bad)
-    assert (6, 6) == (len(await room.unacknowledged()), subscription.stats().unacknowledged)
+    assert (6, 6) == (len(await fixture.unacknowledged()), subscription.stats().unacknowledged)
     await client.consumer.acknowledge([good, good, Acknowledgement(Position(0, 7), ALL, 1)])
     await client.consumer.acknowledge([])
-    assert list("def") == await room.unacknowledged()
+    assert list("def") == await fixture.unacknowledged()
 
 
 async def test_acknowledgement_that_was_not_written_raises_and_still_counts(
-    room: PartitionFixture, subscription: Subscription
+    fixture: PartitionFixture, subscription: Subscription
 ) -> None:
     client = await joined(subscription, EXCLUSIVE)
-    room.engine.fail_next("commit")
+    fixture.engine.fail_next("commit")
     with pytest.raises(StorageFailed):
         await client.acknowledge("a", "b", "c")
-    assert (list("def"), 3) == (await room.unacknowledged(), subscription.stats().unacknowledged)
+    assert (list("def"), 3) == (await fixture.unacknowledged(), subscription.stats().unacknowledged)
     await client.acknowledge("a")
     await client.acknowledge("d")
-    await room.crash()
-    assert list("ef") == await room.unacknowledged()
+    await fixture.crash()
+    assert list("ef") == await fixture.unacknowledged()
 
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 async def test_negatively_acknowledged_records_are_redelivered(
-    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
+    fixture: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
     await client.acknowledge("a", "d")
@@ -163,12 +163,12 @@ async def test_negatively_acknowledged_records_are_redelivered(
     assert list("abcdefbcef") == await client.got(10)
     assert {1} == {each.redelivery_count for each in client.deliveries[3:]}
     await client.acknowledge(*"bcef")
-    assert [] == await room.unacknowledged()
+    assert [] == await fixture.unacknowledged()
 
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 async def test_records_of_a_consumer_that_leaves_go_to_the_next(
-    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
+    fixture: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     client = await joined(subscription, wanted)
     await client.acknowledge("b", "e")
@@ -183,7 +183,7 @@ async def test_records_of_a_consumer_that_leaves_go_to_the_next(
 
 @pytest.mark.parametrize("wanted", SubscriptionType)
 async def test_acknowledgement_after_a_rewind_counts(
-    room: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
+    fixture: PartitionFixture, subscription: Subscription, wanted: SubscriptionType
 ) -> None:
     """A rewind is a revision, too; consumers that had joined before it were taken for outdated."""
     if wanted is EXCLUSIVE:
@@ -195,7 +195,7 @@ async def test_acknowledgement_after_a_rewind_counts(
         await first.consumer.close()
     await client.got(6)
     await client.acknowledge(*"abcdef")
-    assert [] == await room.unacknowledged()
+    assert [] == await fixture.unacknowledged()
 
 
 async def test_permits_are_checked(subscription: Subscription) -> None:

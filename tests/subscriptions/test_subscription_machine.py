@@ -21,7 +21,7 @@ from kledger.subscriptions.errors import StorageFailed, SubscriptionsError
 from kledger.subscriptions.model import Delivery, StartPosition, SubscriptionType
 from kledger.subscriptions.subscription import Subscription
 from tests.subscriptions.partition_fixture import Client, PartitionFixture, values_of
-from tests.subscriptions.steps import Steps, turns
+from tests.subscriptions.steps import Steps, until_idle
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
 Result = TypeVar("Result")
@@ -65,7 +65,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.clock = ManualClock(1_000_000)
         self.steps = Steps()
-        self.house = PartitionFixture(FaultyEngine(None), self.clock)
+        self.fixture = PartitionFixture(FaultyEngine(None), self.clock)
         self.positions: list[tuple[Position, int, int]] = []
         self.keys: list[bytes] = []
         self.unacknowledged: set[int] = set()
@@ -89,8 +89,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.join(wanted, permits)
 
     async def open(self) -> None:
-        await self.house.open(threads=self.steps.threads(), store_config=UNCACHED, config=SMALL)
-        self.subscription = await self.house.subscription()
+        await self.fixture.open(threads=self.steps.threads(), store_config=UNCACHED, config=SMALL)
+        self.subscription = await self.fixture.subscription()
 
     # What is checked when something is delivered
 
@@ -140,12 +140,12 @@ class SubscriptionMachine(RuleBasedStateMachine):
             )
             self.unacknowledged.update(numbers)
             self.durable.update(numbers)
-            adding = asyncio.ensure_future(self.house.ledger.add_entry(bytes(data)))
+            adding = asyncio.ensure_future(self.fixture.ledger.add_entry(bytes(data)))
             self.positions += [(EARLIEST, index, size) for index in range(size)]
             # It is delivered as soon as it is confirmed, before the caller continues.
             position = await adding
             self.positions[first:] = [(position, index, size) for index in range(size)]
-        await turns()
+        await until_idle()
 
     @precondition(lambda self: len(self.clients) < CLIENTS_MAX)
     @rule(wanted=TYPES, permits=PERMITS)
@@ -163,7 +163,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     async def join_one(self, client: DeliveryModel, permits: int) -> None:
         await client.join(self.subscription, self.wanted, permits=permits)
-        await turns()
+        await until_idle()
 
     @precondition(lambda self: self.clients)
     @rule(pick=PICKS)
@@ -174,7 +174,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     async def and_turns(self, work: Coroutine[Any, Any, None]) -> None:
         await work
-        await turns()
+        await until_idle()
 
     @precondition(lambda self: self.clients)
     @rule(pick=PICKS, permits=st.integers(1, 9))
@@ -183,7 +183,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     async def permit(self, client: DeliveryModel, permits: int) -> None:
         client.consumer.add_permits(permits)
-        await turns()
+        await until_idle()
 
     def pick(self, pick: int) -> DeliveryModel:
         return self.clients[pick % len(self.clients)]
@@ -227,12 +227,12 @@ class SubscriptionMachine(RuleBasedStateMachine):
     async def report(self, client: DeliveryModel, records: list[int], *, fails: bool) -> None:
         """What failed to become durable counts, and is durable when it is said again."""
         if fails:
-            self.house.engine.fail_next("commit")
+            self.fixture.engine.fail_next("commit")
             with pytest.raises(StorageFailed):
                 await client.acknowledge(*map(str, records))
         await client.acknowledge(*map(str, records))
         self.durable = set(self.unacknowledged)
-        await turns()
+        await until_idle()
 
     @precondition(lambda self: self.former)
     @rule(pick=PICKS)
@@ -258,7 +258,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             client.consumer.redeliver(None)
         else:
             client.nack(*map(str, records))
-        await turns()
+        await until_idle()
 
     # Setting the position
 
@@ -286,7 +286,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         except StorageFailed:
             assert how == "skip", "to skip is to read"
             self.unacknowledged = before
-            self.run(turns())
+            self.run(until_idle())
 
     async def set_position(self, work: Coroutine[Any, Any, None]) -> None:
         self.steps.reads.open()
@@ -295,7 +295,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         assert [] == self.clients
         assert all(client.ends == [None] for client in known)
         self.durable = set(self.unacknowledged)
-        await turns()
+        await until_idle()
 
     # Storage
 
@@ -307,9 +307,9 @@ class SubscriptionMachine(RuleBasedStateMachine):
                 self.steps.reads.shut()
             case "release":
                 self.steps.reads.open()
-                self.run(turns())
+                self.run(until_idle())
             case _:
-                self.house.engine.fail_next("read")
+                self.fixture.engine.fail_next("read")
 
     @rule(how=st.sampled_from(["crash", "crash over an acknowledgement", "restart"]), pick=PICKS)
     def start_over(self, how: str, pick: int) -> None:
@@ -329,16 +329,16 @@ class SubscriptionMachine(RuleBasedStateMachine):
             records = self.some_of(client, [pick, pick >> 3])
             lost = [asyncio.ensure_future(client.acknowledge(*map(str, records)))]
             await asyncio.sleep(0)
-        self.house.engine.drop_unsynced()
+        self.fixture.engine.drop_unsynced()
         await self.start_again()
         for outcome in await asyncio.gather(*lost, return_exceptions=True):
             assert outcome is None or isinstance(outcome, SubscriptionsError)
 
     async def start_again(self) -> None:
         self.steps.open()
-        await self.house.close()
+        await self.fixture.close()
         assert [] == self.clients
-        self.house = PartitionFixture(self.house.engine, self.clock)
+        self.fixture = PartitionFixture(self.fixture.engine, self.clock)
         await self.open()
 
     # What holds
@@ -355,7 +355,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             for client in self.clients:
                 client.consumer.add_permits(100)
             self.clock.advance(10_000)
-            await turns()
+            await until_idle()
             with_somebody: set[int] = set().union(*(client.held for client in self.clients))
             if with_somebody == self.unacknowledged:
                 return
@@ -386,7 +386,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "subscription"):
             self.steps.open()
-            self.run(self.house.close())
+            self.run(self.fixture.close())
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 

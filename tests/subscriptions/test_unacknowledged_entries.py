@@ -11,22 +11,22 @@ from tests.subscriptions.switchable_filter import SwitchableFilter
 
 
 async def unacknowledged(
-    house: PartitionFixture, cursor: Cursor, visibility_filter: VisibilityFilter = ALL_VISIBLE
+    fixture: PartitionFixture, cursor: Cursor, visibility_filter: VisibilityFilter = ALL_VISIBLE
 ) -> list[tuple[str, int, int]]:
     return [
         (str(each.entry.position), each.records, each.batch_size)
-        async for each in unacknowledged_entries(cursor, house.ledger, visibility_filter)
+        async for each in unacknowledged_entries(cursor, fixture.ledger, visibility_filter)
     ]
 
 
 @pytest.mark.parametrize("entries_max", [1, 2, 100])
 async def test_acknowledged_entries_are_left_out_and_cursor_does_not_move(
-    room: PartitionFixture, entries_max: int, monkeypatch: pytest.MonkeyPatch
+    fixture: PartitionFixture, entries_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READ_ENTRIES_MAX", entries_max)
-    room.ledger.reconfigure(ManagedLedgerConfig(max_entries_per_ledger=2))
-    positions = [await room.add("a", "b", "c") for _ in range(7)]
-    cursor = (await room.subscription()).cursor
+    fixture.ledger.reconfigure(ManagedLedgerConfig(max_entries_per_ledger=2))
+    positions = [await fixture.add("a", "b", "c") for _ in range(7)]
+    cursor = (await fixture.subscription()).cursor
     cursor.acknowledge_nowait(
         [
             EntryPart(positions[2], None),
@@ -38,24 +38,24 @@ async def test_acknowledged_entries_are_left_out_and_cursor_does_not_move(
     before = cursor.read_position
     expected = [(1, 0b111), (4, 0b111), (5, 0b010), (6, 0b111)]
     assert [(str(positions[i]), records, 3) for i, records in expected] == await unacknowledged(
-        room, cursor
+        fixture, cursor
     )
     assert before == cursor.read_position
 
 
-async def test_empty_log_has_no_unacknowledged_entries(room: PartitionFixture) -> None:
-    cursor = (await room.subscription()).cursor
-    assert [] == await unacknowledged(room, cursor)
-    await room.add("a")
+async def test_empty_log_has_no_unacknowledged_entries(fixture: PartitionFixture) -> None:
+    cursor = (await fixture.subscription()).cursor
+    assert [] == await unacknowledged(fixture, cursor)
+    await fixture.add("a")
     await cursor.clear_backlog()
-    assert [] == await unacknowledged(room, cursor)
+    assert [] == await unacknowledged(fixture, cursor)
 
 
 async def test_hidden_entry_has_no_records_and_unsettled_one_ends_the_list(
-    room: PartitionFixture,
+    fixture: PartitionFixture,
 ) -> None:
-    positions = [await room.add("a", "b") for _ in range(5)]
-    cursor = (await room.subscription()).cursor
+    positions = [await fixture.add("a", "b") for _ in range(5)]
+    cursor = (await fixture.subscription()).cursor
     visibility_filter = SwitchableFilter()
     visibility_filter.at, visibility_filter.hidden = (
         positions[3],
@@ -63,7 +63,7 @@ async def test_hidden_entry_has_no_records_and_unsettled_one_ends_the_list(
     )
     expected = [(0, 0), (1, 0b11), (2, 0)]
     assert [(str(positions[i]), records, 2) for i, records in expected] == await unacknowledged(
-        room, cursor, visibility_filter
+        fixture, cursor, visibility_filter
     )
     visibility_filter.at = positions[0]
-    assert [] == await unacknowledged(room, cursor, visibility_filter)
+    assert [] == await unacknowledged(fixture, cursor, visibility_filter)

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[2]
 
 # Folders of the repository, and packages of `kledger`: kledger/ledger is a link to ledger.
-ROOMS = (
+PACKAGES = (
     "batches", "delivery", "gateway", "kledger", "ledger", "native", "offsets", "runtime",
     "subscriptions", "topics",
 )  # fmt: skip
@@ -87,7 +87,7 @@ def imported_names(tree: ast.Module) -> dict[str, str]:
 def in_folder(module: str) -> str:
     """Return a module's name by its folder: `kledger.ledger.store` is in `ledger`."""
     inside = module.removeprefix("kledger.")
-    return inside if inside.partition(".")[0] in ROOMS else module
+    return inside if inside.partition(".")[0] in PACKAGES else module
 
 
 def imported_modules(tree: ast.Module) -> set[str]:

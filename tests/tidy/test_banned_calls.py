@@ -3,7 +3,7 @@
 import ast
 from pathlib import PurePosixPath
 
-from tests.tidy.sources import ROOMS, expect_none, imported_names, parsed, violations
+from tests.tidy.sources import PACKAGES, expect_none, imported_names, parsed, violations
 
 BANNED = {
     "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter",
@@ -59,7 +59,7 @@ def banned_calls(path: PurePosixPath, text: str) -> list[str]:
 
 
 def sleeps_in_tests(path: PurePosixPath, text: str) -> list[str]:
-    """Find sleeping; `asyncio.sleep(0)` is a turn of the loop and stays allowed."""
+    """Find sleeping; `asyncio.sleep(0)` is a tick of the loop and stays allowed."""
     calls = {
         node.lineno: node
         for node in ast.walk(parsed(text))
@@ -73,7 +73,7 @@ def sleeps_in_tests(path: PurePosixPath, text: str) -> list[str]:
 
 
 def test_rooms_make_no_banned_call() -> None:
-    expect_none(violations(banned_calls, *ROOMS))
+    expect_none(violations(banned_calls, *PACKAGES))
 
 
 def test_tests_do_not_sleep() -> None:
@@ -96,7 +96,7 @@ def test_planted_calls_are_found() -> None:
         assert [name] == [found.rpartition(" ")[2] for found in banned_calls(planted, source)]
 
 
-def test_calls_in_their_place_are_allowed() -> None:
+def test_calls_in_the_right_module_are_allowed() -> None:
     assert [] == banned_calls(PurePosixPath("runtime/clock.py"), "import time\ntime.time()")
     assert [] == banned_calls(PurePosixPath("kledger/cli/topic.py"), "print(1)")
     assert [] == banned_calls(PurePosixPath("topics/x.py"), "clock.sleep(1); timers.call_at(1, f)")

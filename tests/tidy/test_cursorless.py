@@ -1,4 +1,4 @@
-"""The way to entries is the cursorless read: nothing else of the ledger hands them to a façade."""
+"""Packages above the ledger read entries without a cursor, by a few named methods only."""
 
 import ast
 import inspect
@@ -7,27 +7,27 @@ from pathlib import PurePosixPath
 from kledger.ledger import LedgerStore, ManagedLedger
 from tests.tidy.sources import expect_none, parsed, violations
 
-READS = {"read_cached", "read_entries", "read_entry"}
-"""What topics/ may call; the rooms above see partitions, not ledgers."""
+READS = {"read_cached", "read_entries", "read_entry", "read_in_chunks"}
+"""What topics/ may call; higher packages see partitions, not ledgers."""
 SEARCHES = {"find_newest_before", "find_newest_matching"}
 LEDGERS = {"managed_ledger"}
-"""The way from a partition to cursors, for rooms that keep places by them; a fetch has none."""
+"""Gives packages that use cursors access to them; a fetch uses none."""
 CURSORS = {"open_cursor", "open_cursor_at", "new_non_durable_cursor", "delete_cursor", "cursors"}
 SERVING = ("gateway", "offsets", "topics")
 
 
-def handing_out_entries(face: type) -> set[str]:
-    """Return the public methods of a class that have to do with entries."""
+def entry_methods(ledger_class: type) -> set[str]:
+    """Return the public methods of a class whose signatures mention entries."""
     found = set()
-    for name, method in inspect.getmembers(face, inspect.isfunction):
-        notes = " ".join(map(str, inspect.get_annotations(method).values()))
-        if not name.startswith("_") and "Entry" in notes:
+    for name, method in inspect.getmembers(ledger_class, inspect.isfunction):
+        annotations = " ".join(map(str, inspect.get_annotations(method).values()))
+        if not name.startswith("_") and "Entry" in annotations:
             found.add(name)
     return found
 
 
 def other_ways(path: PurePosixPath, text: str) -> list[str]:
-    """Find attributes by which a room would come to entries in another way."""
+    """Find attributes that give a package other access to entries."""
     banned = SEARCHES | CURSORS
     if path.parts[0] != "topics":
         banned = banned | READS | LEDGERS
@@ -38,11 +38,11 @@ def other_ways(path: PurePosixPath, text: str) -> list[str]:
     ]
 
 
-def test_the_ledger_hands_out_entries_by_these_names_only() -> None:
-    """A new method that does must be thought about here."""
-    assert handing_out_entries(ManagedLedger) <= READS | SEARCHES
-    assert handing_out_entries(ManagedLedger) >= READS
-    assert set() == handing_out_entries(LedgerStore)
+def test_entries_are_read_by_these_methods_only() -> None:
+    """A new method of this kind must be added here deliberately."""
+    assert entry_methods(ManagedLedger) <= READS | SEARCHES
+    assert entry_methods(ManagedLedger) >= READS
+    assert set() == entry_methods(LedgerStore)
 
 
 def test_a_fetch_reads_without_a_cursor() -> None:

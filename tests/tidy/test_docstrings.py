@@ -1,9 +1,9 @@
-"""Every module says what it is; every public class and function of a room says what it does."""
+"""Every module says what it is; every public class and function of a package says what it does."""
 
 import ast
 from pathlib import PurePosixPath
 
-from tests.tidy.sources import ROOMS, expect_none, parsed, violations
+from tests.tidy.sources import PACKAGES, expect_none, parsed, violations
 
 
 def without_head(_path: PurePosixPath, text: str) -> list[str]:
@@ -29,7 +29,7 @@ def undocumented(_path: PurePosixPath, text: str) -> list[str]:
 
 
 def is_plain(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Tell what its name explains: one statement, or an implementation of a documented seam."""
+    """Return whether its name explains it: one statement, or a method of a documented interface."""
     return not isinstance(node, ast.ClassDef) and (
         len(node.body) == 1 or any(ast.unparse(each) == "override" for each in node.decorator_list)
     )
@@ -40,7 +40,7 @@ def test_every_module_has_a_head() -> None:
 
 
 def test_public_names_are_documented() -> None:
-    expect_none(violations(undocumented, *ROOMS))
+    expect_none(violations(undocumented, *PACKAGES))
 
 
 def test_planted_silence_is_found() -> None:

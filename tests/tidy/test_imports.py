@@ -1,11 +1,11 @@
-"""Import rules that need a list of what is allowed; the floors are import-linter's (pyproject)."""
+"""Import rules that need a list of what is allowed; the layers are import-linter's (pyproject)."""
 
 import sys
 from pathlib import PurePosixPath
 
 from tests.tidy.sources import (
+    PACKAGES,
     PROGRAMS,
-    ROOMS,
     expect_none,
     imported_as_written,
     imported_modules,
@@ -19,11 +19,11 @@ SELF_CONTAINED = {
     "batches": {"crc32c", "cramjam", "batches"},
     "gateway/wire": {"crc32c", "gateway.wire"},
 }
-# What a client of a running server may take from us: the product's face, and the record batch.
+# What a client of a running server may import of ours: the public package, and record batches.
 OPEN_TO_PROGRAMS = ("kledger", "batches")
 
 
-# Small benchmarks of one room measure it from inside; all others talk to a running server.
+# Small benchmarks of one package import it; all others are clients of a running server.
 MEASURED_FROM_INSIDE = {
     "benchmarks/codec.py",
     "benchmarks/engine_commit.py",
@@ -35,9 +35,9 @@ MEASURED_FROM_INSIDE = {
 # Requests of every version are written, and any broker's answers read, by the schemas.
 OPENED_TO = {"compat_tests/differential": ("gateway.wire",)}
 
-# From the ground up; rooms of one floor are blind to each other. The same as the contract in
-# pyproject, but with imports that only a type checker makes.
-FLOORS = (
+# From the lowest layer up; packages of one layer do not import each other. The same as the contract
+# in pyproject, but with imports under TYPE_CHECKING.
+LAYERS = (
     {"runtime"},
     {"ledger", "batches"},
     {"topics", "offsets", "subscriptions"},
@@ -53,7 +53,7 @@ def is_within(module: str, package: str) -> bool:
 
 
 def foreign_imports(path: PurePosixPath, text: str) -> list[str]:
-    """Find imports that would tie a self-contained folder to something."""
+    """Find imports of a self-contained folder that are not allowed."""
     for folder, allowed in SELF_CONTAINED.items():
         if path.is_relative_to(folder):
             return [
@@ -68,7 +68,7 @@ def foreign_imports(path: PurePosixPath, text: str) -> list[str]:
 def imports_behind_the_face(path: PurePosixPath, text: str) -> list[str]:
     """Find imports of the ledger's inside.
 
-    No room names an engine; only the command line may look into stopped stores.
+    No package imports an engine; only the command line may look into stopped stores.
     """
     if path.parts[0] == "ledger":
         return []
@@ -80,13 +80,13 @@ def imports_behind_the_face(path: PurePosixPath, text: str) -> list[str]:
         for module in sorted(imported_modules(parsed(text)))
         if module.startswith("ledger.")
         and not any(is_within(module, each) for each in allowed)
-        # `from ledger import Position` is the face: a class, or a function that is no module.
+        # `from ledger import Position` is allowed: a class or a function, not a module.
         and (module.count(".") > 1 or is_ledger_module(module))
     ]
 
 
 def is_ledger_module(module: str) -> bool:
-    """Tell a module of ledger/ from a name that its face offers."""
+    """Return whether the name is a module of ledger/, not one of its public names."""
     name = module.split(".")[1]
     return any(
         path.parts[:2] in {("ledger", name), ("ledger", f"{name}.py")} for path in tracked_files()
@@ -94,51 +94,51 @@ def is_ledger_module(module: str) -> bool:
 
 
 def upward_imports(path: PurePosixPath, text: str) -> list[str]:
-    """Find imports of a higher floor, or of another room of the same one."""
-    height = {room: level for level, floor in enumerate(FLOORS) for room in floor}
+    """Find imports of a higher layer, or of another package of the same one."""
+    height = {package: level for level, layer in enumerate(LAYERS) for package in layer}
     own = path.parts[0]
     return [
         f"imports {module}"
         for module in sorted(imported_modules(parsed(text)))
-        if (room := module.partition(".")[0]) != own
-        and room in height
-        and height[room] >= height[own]
+        if (package := module.partition(".")[0]) != own
+        and package in height
+        and height[package] >= height[own]
     ]
 
 
-def room_imports(path: PurePosixPath, text: str) -> list[str]:
-    """Find imports by which a program would reach around the running server."""
+def server_imports(path: PurePosixPath, text: str) -> list[str]:
+    """Find imports of the server's packages in programs that are its clients."""
     if str(path) in MEASURED_FROM_INSIDE:
         return []
     opened = OPENED_TO.get(str(path.parent), ())
-    closed = [room for room in ROOMS if room not in OPEN_TO_PROGRAMS]
+    closed = [package for package in PACKAGES if package not in OPEN_TO_PROGRAMS]
     return [
         f"imports {module}"
         for module in sorted(imported_modules(parsed(text)))
-        if any(is_within(module, room) for room in closed)
+        if any(is_within(module, package) for package in closed)
         and not any(is_within(module, each) for each in opened)
     ]
 
 
-def bare_rooms(path: PurePosixPath, text: str) -> list[str]:
+def bare_packages(path: PurePosixPath, text: str) -> list[str]:
     """Find imports of our packages by their bare names, which belong to other people's code."""
     return [
         f"imports {module}, expected kledger.{module}"
         for module in sorted(imported_as_written(parsed(text)))
-        if (room := module.partition(".")[0]) in ROOMS and room != "kledger"
+        if (package := module.partition(".")[0]) in PACKAGES and package != "kledger"
     ]
 
 
 def test_only_kledger_is_imported() -> None:
-    expect_none(violations(bare_rooms))
+    expect_none(violations(bare_packages))
 
 
 def test_planted_bare_name_is_found() -> None:
     planted = PurePosixPath("topics/x.py")
-    assert ["imports ledger.Position, expected kledger.ledger.Position"] == bare_rooms(
+    assert ["imports ledger.Position, expected kledger.ledger.Position"] == bare_packages(
         planted, "from ledger import Position"
     )
-    assert [] == bare_rooms(planted, "import kledger.ledger, ledgers")
+    assert [] == bare_packages(planted, "import kledger.ledger, ledgers")
 
 
 def test_self_contained_folders_import_nothing_of_ours() -> None:
@@ -146,15 +146,15 @@ def test_self_contained_folders_import_nothing_of_ours() -> None:
 
 
 def test_imports_only_go_down() -> None:
-    expect_none(violations(upward_imports, *ROOMS))
+    expect_none(violations(upward_imports, *PACKAGES))
 
 
 def test_ledger_is_entered_by_its_face() -> None:
-    expect_none(violations(imports_behind_the_face, *ROOMS))
+    expect_none(violations(imports_behind_the_face, *PACKAGES))
 
 
 def test_programs_are_clients() -> None:
-    expect_none(violations(room_imports, *PROGRAMS))
+    expect_none(violations(server_imports, *PROGRAMS))
 
 
 def test_planted_import_into_a_self_contained_folder_is_found() -> None:
@@ -191,7 +191,7 @@ def test_planted_import_behind_the_face_is_found() -> None:
         )
 
 
-def test_planted_import_of_a_room_by_a_program_is_found() -> None:
+def test_planted_import_of_a_package_by_a_program_is_found() -> None:
     planted = PurePosixPath("pipelines/x.py")
-    assert ["imports topics.registry"] == room_imports(planted, "import topics.registry")
-    assert [] == room_imports(planted, "import kledger.testing, batches.reader, pandas")
+    assert ["imports topics.registry"] == server_imports(planted, "import topics.registry")
+    assert [] == server_imports(planted, "import kledger.testing, batches.reader, pandas")

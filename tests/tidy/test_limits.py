@@ -8,7 +8,7 @@ from tests.tidy.sources import expect_none, parsed, violations
 LINE_LENGTH_MAX = 100
 FUNCTION_LINES_MAX = 70
 HANDLER_LINES_MAX = 200
-# One noun a file; what one noun needs is not torn for its length.
+# One noun per file; a file is not split only because of its length.
 FILE_LINES_MAX = 900
 
 

@@ -1,4 +1,4 @@
-"""The tree names no machine: no folder of somebody's, no host that packages come from."""
+"""The tree names no machine: no private folder, no host that packages come from."""
 
 import re
 from pathlib import PurePosixPath

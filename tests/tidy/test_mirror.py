@@ -1,9 +1,9 @@
-"""Every folder of a room with code has its folder below tests/, with tests in it."""
+"""Every folder of a package with code has its folder below tests/, with tests in it."""
 
 import ast
 from pathlib import PurePosixPath
 
-from tests.tidy.sources import ROOMS, expect_none, parsed, python_files
+from tests.tidy.sources import PACKAGES, expect_none, parsed, python_files
 
 TESTED_ABOVE = {
     # The schemas are data; one test compares all of them with Kafka's facts and round-trips them.
@@ -38,10 +38,12 @@ def untested_folders(files: Files) -> list[str]:
     """Find folders with code that have no tests of their own.
 
     Args:
-        files: paths and texts, of the rooms and below tests/.
+        files: paths and texts, of the packages and below tests/.
     """
     tested = {path.parent for path, text in files if has_tests(path, text)}
-    with_code = {path.parent for path, text in files if path.parts[0] in ROOMS and has_code(text)}
+    with_code = {
+        path.parent for path, text in files if path.parts[0] in PACKAGES and has_code(text)
+    }
     mirrors = {folder: TESTED_ABOVE.get(folder, "tests" / folder) for folder in with_code}
     return [
         f"{folder}: no tests in {mirror}"
@@ -51,7 +53,7 @@ def untested_folders(files: Files) -> list[str]:
 
 
 def test_every_folder_has_its_tests() -> None:
-    expect_none(untested_folders(list(python_files(*ROOMS, "tests"))))
+    expect_none(untested_folders(list(python_files(*PACKAGES, "tests"))))
 
 
 PLANTED = PurePosixPath("topics/nowhere_to_be_found")

@@ -9,7 +9,7 @@ SEAMS = {"ledger/engine/base.py"}
 
 
 def homeless_names(path: PurePosixPath) -> list[str]:
-    """Find words in a path that say nothing; the protocol of a seam may be called base."""
+    """Find words in a path that say nothing; the interface of engines may be called base."""
     if str(path).removeprefix("tests/").replace("test_", "") in SEAMS:
         return []
     words = [*path.parts[:-1], path.stem.removeprefix("test_")]

@@ -1,11 +1,11 @@
-"""Whoever silences a tool says why, in the same line; that it is needed is told by the tools."""
+"""A suppression has its reason in the same line; the tools report those that are not needed."""
 
 import io
 import re
 import tokenize
 from pathlib import PurePosixPath
 
-from tests.tidy.sources import ROOMS, expect_none, violations
+from tests.tidy.sources import PACKAGES, expect_none, violations
 
 SILENCED = re.compile(
     r"# (noqa|type: ignore|pragma: no cover)(: [A-Z0-9, ]+|\[[^]]*\])?(?P<why>.*)"
@@ -23,7 +23,7 @@ def unexplained(_path: PurePosixPath, text: str) -> list[str]:
 
 
 def test_who_silences_a_tool_says_why() -> None:
-    expect_none(violations(unexplained, *ROOMS))
+    expect_none(violations(unexplained, *PACKAGES))
 
 
 def test_planted_silence_is_found() -> None:

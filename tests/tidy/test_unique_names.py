@@ -1,27 +1,29 @@
-"""One name, one meaning: no two classes of the rooms have the same name."""
+"""One name, one meaning: no two classes of the packages have the same name."""
 
 from collections import defaultdict
 from pathlib import PurePosixPath
 
-from tests.tidy.sources import ROOMS, class_names, python_files
+from tests.tidy.sources import PACKAGES, class_names, python_files
 
-# Kafka's own names of structures; the same one stands in the messages of several APIs.
+# Kafka's names of structures; several APIs use the same ones.
 GENERATED = "gateway/wire/messages"
 
-# Names that have two homes on purpose, and why.
+# Names with two classes, and the reason.
 TWICE = {
-    "AbortedTransaction": "Kafka's structure in a Fetch response, and what the log remembers",
-    "AlreadyClosed": "an error of both public faces, kledger and kledger.ledger",
+    "AbortedTransaction": "Kafka's structure in a Fetch response, and the log's own value of it",
+    "AlreadyClosed": "an error of both public packages, kledger and kledger.ledger",
     "Client": "kledger.sync mirrors the asynchronous client",
+    "CompactionRunning": "topics and native.errors restate an error of the ledger",
     "ConfigResource": "Kafka's structure in ListConfigResources, and the class that serves it",
     "Consumer": "kledger.sync mirrors the asynchronous client",
     "ConsumerAssign": "native.errors restates an error of subscriptions to its clients",
     "ConsumerBusy": "native.errors restates an error of subscriptions to its clients",
     "Cursor": "Kafka's structure in DescribeTopicPartitions, and Pulsar's cursor",
     "EmbeddedClient": "kledger.sync mirrors the asynchronous client",
-    "InvalidArgument": "an error of both public faces, kledger and kledger.ledger",
+    "InvalidArgument": "an error of both public packages, kledger and kledger.ledger",
     "Producer": "kledger.sync mirrors the asynchronous client",
     "Reader": "kledger.sync mirrors the asynchronous client",
+    "TableView": "kledger.sync mirrors the asynchronous client",
     "StorageFailed": "subscriptions restate an error of the ledger",
     "SubscriptionFenced": "native.errors restates an error of subscriptions to its clients",
     "SubscriptionNotFound": "native.errors restates an error of subscriptions to its clients",
@@ -43,9 +45,9 @@ def repeated(files: list[tuple[PurePosixPath, str]]) -> dict[str, list[str]]:
 
 
 def test_no_class_name_has_two_meanings() -> None:
-    found = repeated(list(python_files(*ROOMS)))
+    found = repeated(list(python_files(*PACKAGES)))
     assert {} == {name: paths for name, paths in found.items() if name not in TWICE}
-    assert set() == set(TWICE) - set(found), "no longer there twice"
+    assert set() == set(TWICE) - set(found), "no longer duplicate"
 
 
 def test_planted_name_is_found() -> None:

@@ -11,12 +11,12 @@ from kledger.topics.errors import UnknownPartition
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.freed import Freed, without_collection
-from tests.topics.words import House, append, house, outcome
+from tests.topics.words import TopicStore, append, open_topics, outcome
 
 
-async def used(here: House, freed: Freed) -> PartitionLog:
+async def used(opened: TopicStore, freed: Freed) -> PartitionLog:
     """A partition of which everything was used."""
-    log = await here.log()
+    log = await opened.log()
     freed.watch(log=log, ledger=log.managed_ledger)
     for value in "abc":
         assert (await append(log, batch(value, producer=7, sequence=ord(value) - 97))).error is None
@@ -39,11 +39,11 @@ async def refused(log: PartitionLog) -> None:
 
 
 async def test_a_closed_partition_is_freed() -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         with without_collection() as freed:
-            log = await used(here, freed)
-            await here.registry.all()[0].close_partition(0)
-            assert 0 == here.store.cached_bytes
+            log = await used(opened, freed)
+            await opened.registry.all()[0].close_partition(0)
+            assert 0 == opened.store.cached_bytes
             await refused(log)
             del log
             await asyncio.sleep(0)
@@ -51,8 +51,8 @@ async def test_a_closed_partition_is_freed() -> None:
 
 
 async def test_one_that_was_made_for_its_first_record_is_freed() -> None:
-    async with house() as here:
-        topic = await here.registry.create("orders", partitions=1)
+    async with open_topics() as opened:
+        topic = await opened.registry.create("orders", partitions=1)
         with without_collection() as freed:
             log = topic.create_partition(0)
             assert log is not None
@@ -65,11 +65,11 @@ async def test_one_that_was_made_for_its_first_record_is_freed() -> None:
 
 
 async def test_a_partition_of_a_deleted_topic_is_freed() -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         with without_collection() as freed:
-            log = await used(here, freed)
-            await here.registry.delete("orders")
-            await here.registry.finish_deletions()
+            log = await used(opened, freed)
+            await opened.registry.delete("orders")
+            await opened.registry.finish_deletions()
             await refused(log)
             del log
             await asyncio.sleep(0)
@@ -77,11 +77,11 @@ async def test_a_partition_of_a_deleted_topic_is_freed() -> None:
 
 
 async def test_a_partition_that_a_fault_closed_is_freed() -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         with without_collection() as freed:
-            log = await used(here, freed)
+            log = await used(opened, freed)
             log.close_after_fault()
-            await here.log()
+            await opened.log()
             del log
             await asyncio.sleep(0)
             assert [] == freed.left()

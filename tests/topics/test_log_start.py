@@ -12,7 +12,7 @@ from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import OffsetOutOfRange, TopicStorageFailed
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
-from tests.topics.words import House, all_values, append, house, outcome
+from tests.topics.words import TopicStore, all_values, append, open_topics, outcome
 
 SEGMENT_BYTES = 400
 STEP_MS = 1000
@@ -69,14 +69,14 @@ def expected_start(retention_ms: int, retention_bytes: int, start: int, now_ms: 
     return start
 
 
-async def filled(here: House, **configs: str) -> PartitionLog:
+async def filled(opened: TopicStore, **configs: str) -> PartitionLog:
     """Send all batches, each a second later than the one before."""
     texts = {name.replace("_", "."): text for name, text in configs.items()}
     limits = {"internal.segment.bytes": str(SEGMENT_BYTES), "retention.ms": "-1", **texts}
-    log = await here.log(configs=limits)
+    log = await opened.log(configs=limits)
     for _, _, data in sent():
         await append(log, data)
-        here.clock.advance(STEP_MS)
+        opened.clock.advance(STEP_MS)
     return log
 
 
@@ -105,21 +105,21 @@ def test_the_model_is_not_trivial() -> None:
     assert 6 <= len(found)
 
 
-@pytest.mark.parametrize("is_closed_well", [True, False])
+@pytest.mark.parametrize("is_closed_cleanly", [True, False])
 async def test_every_age_size_and_log_start_before_and_after_a_restart(
-    is_closed_well: bool,
+    is_closed_cleanly: bool,
 ) -> None:
     for age, size, start in product(AGES, SIZES, STARTS):
         engine = MemoryEngine()
         configs = {"retention_ms": str(age), "retention_bytes": str(size)}
-        async with house(engine, is_closed_well=is_closed_well) as here:
-            log = await filled(here, **configs)
+        async with open_topics(engine, is_closed_cleanly=is_closed_cleanly) as opened:
+            log = await filled(opened, **configs)
             await log.delete_records(start)
             await check(log, start)
-            await here.registry.enforce_retention()
-            expected = expected_start(age, size, start, here.clock.now_ms())
+            await opened.registry.enforce_retention()
+            expected = expected_start(age, size, start, opened.clock.now_ms())
             await check(log, expected)
-        async with house(engine, now_ms=NOW_MS, is_closed_well=is_closed_well) as again:
+        async with open_topics(engine, now_ms=NOW_MS, is_closed_cleanly=is_closed_cleanly) as again:
             log = await again.log()
             await check(log, expected)
             assert sum(COUNTS) == outcome(await append(log, batch("next")))
@@ -129,10 +129,10 @@ async def test_every_age_size_and_log_start_before_and_after_a_restart(
 async def test_without_delete_in_the_policy_nothing_goes_but_by_delete_records(
     policy: str,
 ) -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         configs = {"cleanup_policy": policy, "delete_retention_ms": "0", "retention_bytes": "0"}
-        log = await filled(here, retention_ms="0", **configs)
-        await here.registry.enforce_retention()
+        log = await filled(opened, retention_ms="0", **configs)
+        await opened.registry.enforce_retention()
         await check(log, 0)
         before = log.size_bytes
         await log.delete_records(9)
@@ -142,12 +142,12 @@ async def test_without_delete_in_the_policy_nothing_goes_but_by_delete_records(
 
 async def test_a_log_that_is_empty_for_good_keeps_its_end() -> None:
     engine = MemoryEngine()
-    async with house(engine) as here:
-        log = await filled(here, retention_ms="0")
-        await here.registry.enforce_retention()
+    async with open_topics(engine) as opened:
+        log = await filled(opened, retention_ms="0")
+        await opened.registry.enforce_retention()
         await check(log, sum(COUNTS))
-    for is_closed_well in (False, True, False, True):
-        async with house(engine, is_closed_well=is_closed_well) as again:
+    for is_closed_cleanly in (False, True, False, True):
+        async with open_topics(engine, is_closed_cleanly=is_closed_cleanly) as again:
             log = await again.log()
             await check(log, sum(COUNTS))
             await again.registry.enforce_retention()
@@ -155,30 +155,30 @@ async def test_a_log_that_is_empty_for_good_keeps_its_end() -> None:
 
 
 async def test_the_open_ledger_follows_segment_ms_and_segment_bytes_at_once() -> None:
-    async with house() as here:
-        log = await here.log(configs={"retention.ms": "5000"})
+    async with open_topics() as opened:
+        log = await opened.log(configs={"retention.ms": "5000"})
         await append(log, batch("a"))
-        here.clock.advance(3000)
+        opened.clock.advance(3000)
         await append(log, batch("b", timestamp=NOW_MS + 3000))
-        await here.registry.alter_configs("orders", {"segment.ms": "2000"})
-        await until_rolled(here, log, 1)
+        await opened.registry.alter_configs("orders", {"segment.ms": "2000"})
+        await until_rolled(opened, log, 1)
         await append(log, batch("c", timestamp=NOW_MS + 3000))
-        await here.registry.alter_configs("orders", {"internal.segment.bytes": "100"})
+        await opened.registry.alter_configs("orders", {"internal.segment.bytes": "100"})
         await append(log, batch("d", timestamp=NOW_MS + 3000))
-        await until_rolled(here, log, 2)
-        here.clock.advance(5000)
+        await until_rolled(opened, log, 2)
+        opened.clock.advance(5000)
         await log.enforce_retention()
         assert 0 == log.log_start_offset, "exactly that old stays"
-        here.clock.advance(1)
+        opened.clock.advance(1)
         await log.enforce_retention()
         assert (4, 4) == (log.log_start_offset, log.high_watermark)
 
 
-async def until_rolled(here: House, log: PartitionLog, count: int) -> None:
+async def until_rolled(opened: TopicStore, log: PartitionLog, count: int) -> None:
     """Let the timer do what it is about to do, then expect so many closed ledgers."""
     for _ in range(5):
         await asyncio.sleep(0)
-    await here.store.flush()
+    await opened.store.flush()
     assert count == sum(info.closed_ms is not None for info in log._ledger.ledgers)
 
 
@@ -188,8 +188,8 @@ async def until_rolled(here: House, log: PartitionLog, count: int) -> None:
 async def test_of_two_removals_at_once_the_higher_one_holds_after_a_restart() -> None:
     """The lower one was written last: the log start went back with the next restart."""
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        log = await here.log()
+    async with open_topics(engine) as opened:
+        log = await opened.log()
         await append(log, batch(*"abcdefghij"))
         hold = engine.hold_next("commit")
         higher = asyncio.ensure_future(log.delete_records(8))
@@ -198,14 +198,14 @@ async def test_of_two_removals_at_once_the_higher_one_holds_after_a_restart() ->
         hold.release()
         assert (8, 8) == (await higher, await lower)
         assert 8 == log.log_start_offset
-    async with house(engine) as again:
+    async with open_topics(engine) as again:
         assert 8 == (await again.log()).log_start_offset
 
 
 async def test_a_log_start_that_was_not_written_has_not_moved() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        log = await filled(here)
+    async with open_topics(engine) as opened:
+        log = await filled(opened)
         engine.fail_next("commit")
         with pytest.raises(TopicStorageFailed):
             await log.delete_records(9)

@@ -10,7 +10,7 @@ from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import TopicStorageFailed
 from kledger.topics.topic import Topic
 from tests.batches.words import batch
-from tests.topics.words import append, house
+from tests.topics.words import append, open_topics
 
 FSYNC = StoreConfig(durability="fsync")
 
@@ -29,14 +29,14 @@ def ledgers_of(store: LedgerStore, topic: str) -> list[str]:
 
 async def test_durable_cursors_begin_at_the_beginning_of_new_partitions() -> None:
     """What was written there before the next consumer came was lost to it."""
-    async with house() as here:
-        topic = await here.registry.create("orders", partitions=2)
+    async with open_topics() as opened:
+        topic = await opened.registry.create("orders", partitions=2)
         for index, name in ((0, "zero"), (1, "one"), (1, "zero")):
             log = await topic.open_partition(index)
             await append(log, batch("x"))
             await log.managed_ledger.open_cursor(name)
         await (await topic.open_partition(0)).managed_ledger.new_non_durable_cursor()
-        await here.registry.create_partitions("orders", 4)
+        await opened.registry.create_partitions("orders", 4)
         await append(await topic.open_partition(2), batch("first"))
         expected = [
             {"zero": 0},
@@ -48,16 +48,16 @@ async def test_durable_cursors_begin_at_the_beginning_of_new_partitions() -> Non
 
 
 async def test_topics_without_cursors_cost_nothing() -> None:
-    async with house() as here:
-        await here.registry.create("orders")
-        await here.registry.create_partitions("orders", 50)
-        assert [] == list(here.store.managed_ledger_names())
+    async with open_topics() as opened:
+        await opened.registry.create("orders")
+        await opened.registry.create_partitions("orders", 50)
+        assert [] == list(opened.store.managed_ledger_names())
 
 
 async def test_cursors_of_partitions_that_were_not_opened_since_the_start_count() -> None:
-    async with house() as here:
-        await (await here.log()).managed_ledger.open_cursor("s")
-    async with house(here.engine) as again:
+    async with open_topics() as opened:
+        await (await opened.log()).managed_ledger.open_cursor("s")
+    async with open_topics(opened.engine) as again:
         topic = await again.registry.create_partitions("orders", 2)
         assert [{"s": 0}, {"s": 0}] == await cursors(topic)
 
@@ -67,9 +67,9 @@ async def test_a_new_partition_is_never_there_without_its_cursors() -> None:
     seen = set()
     for writes in range(12):
         engine = FaultyEngine(None)
-        async with house(engine, store_config=FSYNC, is_closed_well=False) as here:
-            await (await here.log()).managed_ledger.open_cursor("s")
-            adding = asyncio.ensure_future(here.registry.create_partitions("orders", 3))
+        async with open_topics(engine, store_config=FSYNC, is_closed_cleanly=False) as opened:
+            await (await opened.log()).managed_ledger.open_cursor("s")
+            adding = asyncio.ensure_future(opened.registry.create_partitions("orders", 3))
             hold = None
             for _ in range(writes + 1):
                 following = engine.hold_next("sync")
@@ -81,7 +81,7 @@ async def test_a_new_partition_is_never_there_without_its_cursors() -> None:
                 reached.cancel()
             engine.drop_unsynced()
             await asyncio.gather(adding, return_exceptions=True)
-        async with house(engine, store_config=FSYNC) as again:
+        async with open_topics(engine, store_config=FSYNC) as again:
             topic = again.registry.get("orders")
             assert topic is not None
             seen.add(topic.partition_count)
@@ -92,10 +92,10 @@ async def test_a_new_partition_is_never_there_without_its_cursors() -> None:
 async def test_an_addition_that_fails_leaves_nothing() -> None:
     for commits in range(5):
         engine = FaultyEngine(None)
-        async with house(engine) as here:
-            log = await here.log()
+        async with open_topics(engine) as opened:
+            log = await opened.log()
             await log.managed_ledger.open_cursor("s")
-            adding = asyncio.ensure_future(here.registry.create_partitions("orders", 3))
+            adding = asyncio.ensure_future(opened.registry.create_partitions("orders", 3))
             for _ in range(commits):
                 hold = engine.hold_next("commit")
                 await hold.reached()
@@ -103,33 +103,33 @@ async def test_an_addition_that_fails_leaves_nothing() -> None:
             engine.fail_next("commit", StorageWriteFailed("full"))
             with pytest.raises(TopicStorageFailed):
                 await adding
-            assert ["orders-0"] == ledgers_of(here.store, "orders")
-            topic = await here.registry.create_partitions("orders", 3)
+            assert ["orders-0"] == ledgers_of(opened.store, "orders")
+            topic = await opened.registry.create_partitions("orders", 3)
             assert [{"s": 0}] * 3 == await cursors(topic)
 
 
 async def test_remains_of_an_addition_are_not_used_by_the_next_one() -> None:
-    async with house() as here:
-        log = await here.log()
-        topic = here.registry.all()[0]
+    async with open_topics() as opened:
+        log = await opened.log()
+        topic = opened.registry.all()[0]
         for name in map(topic.ledger_name, (1, 2)):
-            await (await here.store.open_managed_ledger(name)).open_cursor("left")
+            await (await opened.store.open_managed_ledger(name)).open_cursor("left")
         await log.managed_ledger.open_cursor("s")
-        await here.registry.create_partitions("orders", 2)
+        await opened.registry.create_partitions("orders", 2)
         assert [{"s": 0}, {"s": 0}] == await cursors(topic)
-        await here.registry.delete("orders")
-        await here.registry.finish_deletions()
-        assert [] == list(here.store.managed_ledger_names())
+        await opened.registry.delete("orders")
+        await opened.registry.finish_deletions()
+        assert [] == list(opened.store.managed_ledger_names())
 
 
 async def test_cursors_made_and_deleted_during_an_addition_are_followed() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        ledger = (await here.log()).managed_ledger
+    async with open_topics(engine) as opened:
+        ledger = (await opened.log()).managed_ledger
         for name in ("stays", "goes"):
             await ledger.open_cursor(name)
         hold = engine.hold_next("commit")
-        adding = asyncio.ensure_future(here.registry.create_partitions("orders", 2))
+        adding = asyncio.ensure_future(opened.registry.create_partitions("orders", 2))
         await hold.reached()
         changing = asyncio.gather(ledger.delete_cursor("goes"), ledger.open_cursor("comes"))
         hold.release()

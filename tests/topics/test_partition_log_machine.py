@@ -18,7 +18,7 @@ from kledger.topics.errors import OffsetOutOfRange, TopicStorageFailed
 from kledger.topics.keys import PartitionKeys, ids_after
 from kledger.topics.partition.partition_log import BYTES_UNKNOWN, PartitionLog
 from tests.batches.words import NOW_MS
-from tests.topics.words import House, append, house, outcome, submit
+from tests.topics.words import TopicStore, append, open_topics, outcome, submit
 
 T = TypeVar("T")
 SEGMENTS = {"internal.segment.bytes": "1500"}
@@ -49,15 +49,15 @@ class PartitionAgainstList(RuleBasedStateMachine):
         self.run(self._open())
 
     async def _open(self) -> None:
-        self.here: House = await self.stack.enter_async_context(
-            house(
+        self.opened: TopicStore = await self.stack.enter_async_context(
+            open_topics(
                 self.engine,
                 now_ms=self.clock_ms,
                 store_config=StoreConfig(durability="fsync"),
-                is_closed_well=False,
+                is_closed_cleanly=False,
             )
         )
-        self.log: PartitionLog = await self.here.log(configs=SEGMENTS)
+        self.log: PartitionLog = await self.opened.log(configs=SEGMENTS)
 
     def make(self, count: int, codec: int, shift: int, sequence: int | None) -> bytearray:
         records = []
@@ -131,9 +131,9 @@ class PartitionAgainstList(RuleBasedStateMachine):
     @rule(size=st.integers(200, 3000))
     def trim_by_size(self, size: int) -> None:
         async def work() -> None:
-            await self.here.registry.alter_configs("orders", {"retention.bytes": str(size)})
+            await self.opened.registry.alter_configs("orders", {"retention.bytes": str(size)})
             await self.log.enforce_retention()
-            await self.here.registry.alter_configs("orders", {"retention.bytes": None})
+            await self.opened.registry.alter_configs("orders", {"retention.bytes": None})
 
         self.run(self.log.delete_records(self.log_start))  # a crash may have cut that off
         before = self.log.size_bytes
@@ -142,11 +142,11 @@ class PartitionAgainstList(RuleBasedStateMachine):
         assert self.log_start <= self.log.log_start_offset <= self.end
         self.log_start = self.log.log_start_offset
 
-    @rule(is_closed_well=st.booleans())
-    def restart(self, is_closed_well: bool) -> None:
+    @rule(is_closed_cleanly=st.booleans())
+    def restart(self, is_closed_cleanly: bool) -> None:
         async def work() -> None:
-            if is_closed_well:
-                await self.here.registry.close()
+            if is_closed_cleanly:
+                await self.opened.registry.close()
             await self.stack.aclose()
             await self._open()
 
@@ -217,11 +217,11 @@ class PartitionAgainstList(RuleBasedStateMachine):
 
     @rule()
     def rows_are_of_ledgers_that_are_there(self) -> None:
-        self.run(self.here.store.flush())
+        self.run(self.opened.store.flush())
         keys = PartitionKeys(self.log.topic_id, 0)
         kept = {info.ledger_id for info in self.log._ledger.ledgers}
         for prefix in (keys.ledger_summaries, keys.intervals):
-            found = [ids_after(key, prefix) for key, _ in self.here.store.scan_rows(prefix)]
+            found = [ids_after(key, prefix) for key, _ in self.opened.store.scan_rows(prefix)]
             assert {ids[0] for ids in found} <= kept
 
     @rule(after=st.integers(-2, 55))

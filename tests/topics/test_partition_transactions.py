@@ -20,7 +20,7 @@ from kledger.topics.partition.partition_checkpointer import CHECKPOINT_ENTRIES_M
 from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.results import NO_OFFSET, AppendResult
 from tests.batches.words import batch
-from tests.topics.words import SMALL_SEGMENTS, append, house, outcome
+from tests.topics.words import SMALL_SEGMENTS, append, open_topics, outcome
 
 SYNCED = StoreConfig(durability="fsync")
 
@@ -50,8 +50,8 @@ def mark(
 
 
 async def test_open_transaction_is_invisible_under_read_committed() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, batch("plain"))
         await submit(log, 0)
         await submit(log, 1, verified=False)
@@ -64,8 +64,8 @@ async def test_open_transaction_is_invisible_under_read_committed() -> None:
 
 
 async def test_marker_is_a_control_batch_that_takes_an_offset() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await submit(log, 0)
         result = await mark(log, commit=False, epoch=1)
         assert 1 == result.base_offset
@@ -81,8 +81,8 @@ async def test_marker_is_a_control_batch_that_takes_an_offset() -> None:
 
 
 async def test_row_114_first_batch_must_be_verified() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         assert InvalidTransactionState is outcome(await submit(log, 0, verified=False))
         assert 0 == outcome(await submit(log, 0))
         assert log.has_transaction(9, 0)
@@ -90,8 +90,8 @@ async def test_row_114_first_batch_must_be_verified() -> None:
 
 
 async def test_row_116_batch_outside_of_the_open_transaction_is_refused() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await submit(log, 0)
         assert InvalidTransactionState is outcome(await submit(log, 1, transactional=False))
         await mark(log, commit=True)
@@ -100,8 +100,8 @@ async def test_row_116_batch_outside_of_the_open_transaction_is_refused() -> Non
 
 async def test_row_127_marker_of_a_new_epoch_fences_the_old_one() -> None:
     """A late batch of the ended transaction must not open another one."""
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await submit(log, 0)
         await mark(log, commit=False, epoch=1)
         assert InvalidProducerEpoch is outcome(await submit(log, 1))
@@ -111,8 +111,8 @@ async def test_row_127_marker_of_a_new_epoch_fences_the_old_one() -> None:
 
 
 async def test_sequences_continue_after_a_marker_of_the_same_epoch() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await submit(log, 0)
         await mark(log, commit=True)
         assert OutOfOrderSequence is outcome(await submit(log, 5))
@@ -121,8 +121,8 @@ async def test_sequences_continue_after_a_marker_of_the_same_epoch() -> None:
 
 
 async def test_aborted_transactions_are_found_by_range() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         for number, commit in enumerate((False, True, False)):
             await submit(log, number)
             await mark(log, commit=commit)
@@ -134,8 +134,8 @@ async def test_aborted_transactions_are_found_by_range() -> None:
 
 async def test_failed_batch_and_failed_marker_leave_no_trace() -> None:
     engine = FaultyEngine(None)
-    async with house(engine, store_config=SYNCED) as here:
-        log = await here.log()
+    async with open_topics(engine, store_config=SYNCED) as opened:
+        log = await opened.log()
         engine.fail_next("commit", StorageWriteFailed("full"))
         assert TopicStorageFailed is outcome(await submit(log, 0))
         assert not log.has_transaction(9, 0)
@@ -148,25 +148,27 @@ async def test_failed_batch_and_failed_marker_leave_no_trace() -> None:
         assert (2, []) == (log.last_stable_offset, log.aborted_transactions(0, 2))
 
 
-@pytest.mark.parametrize("is_closed_well", [True, False])
+@pytest.mark.parametrize("is_closed_cleanly", [True, False])
 @pytest.mark.parametrize("entries", [0, CHECKPOINT_ENTRIES_MIN])
 async def test_restart_keeps_open_and_aborted_transactions(
-    is_closed_well: bool, entries: int
+    is_closed_cleanly: bool, entries: int
 ) -> None:
     """From the log alone, from a checkpoint with the log after it, and from what closing wrote."""
     engine = FaultyEngine(None)
-    async with house(engine, store_config=SYNCED, is_closed_well=is_closed_well) as here:
-        log = await here.log()
+    async with open_topics(
+        engine, store_config=SYNCED, is_closed_cleanly=is_closed_cleanly
+    ) as opened:
+        log = await opened.log()
         await submit(log, 0)
         await mark(log, commit=False)
         await submit(log, 0, who=8)
         await asyncio.gather(*[submit(log, 1 + each) for each in range(entries)])
         await submit(log, 1 + entries)
         end = log.high_watermark
-        if not is_closed_well:
+        if not is_closed_cleanly:
             engine.drop_unsynced()
-    async with house(engine, store_config=SYNCED) as here:
-        log = await here.log()
+    async with open_topics(engine, store_config=SYNCED) as opened:
+        log = await opened.log()
         assert (end, 2) == (log.high_watermark, log.last_stable_offset)
         assert [(9, 0)] == log.aborted_transactions(0, end)
         assert log.has_transaction(8, 0)
@@ -179,34 +181,38 @@ async def test_restart_keeps_open_and_aborted_transactions(
 
 
 async def test_aborted_transactions_go_with_the_log_start() -> None:
-    async with house() as here:
-        log = await here.log(configs=SMALL_SEGMENTS)
+    async with open_topics() as opened:
+        log = await opened.log(configs=SMALL_SEGMENTS)
         for number in range(6):
             await submit(log, number)
             await mark(log, commit=False)
-        await here.store.flush()
+        await opened.store.flush()
         await log.delete_records(9)
         assert [(9, 8), (9, 10)] == log.aborted_transactions(0, 12)
-        rows = here.store.scan_rows(b"P")
+        rows = opened.store.scan_rows(b"P")
         assert 2 == sum(key[21:22] == b"A" for key, _ in rows)
 
 
 async def test_idle_producers_with_an_open_transaction_are_not_forgotten() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await submit(log, 0)
         await submit(log, 0, who=8, transactional=False)
-        here.clock.advance(1 << 40)
+        opened.clock.advance(1 << 40)
         await log.enforce_retention()
         assert {9} == set(log.producers())
         assert OutOfOrderSequence is outcome(await submit(log, 5))
 
 
-@pytest.mark.parametrize("is_closed_well", [True, False])
-async def test_in_a_terminated_log_transactions_end_without_a_marker(is_closed_well: bool) -> None:
+@pytest.mark.parametrize("is_closed_cleanly", [True, False])
+async def test_in_a_terminated_log_transactions_end_without_a_marker(
+    is_closed_cleanly: bool,
+) -> None:
     engine = FaultyEngine(None)
-    async with house(engine, store_config=SYNCED, is_closed_well=is_closed_well) as here:
-        log = await here.log()
+    async with open_topics(
+        engine, store_config=SYNCED, is_closed_cleanly=is_closed_cleanly
+    ) as opened:
+        log = await opened.log()
         await append(log, batch("plain"))
         for who in (7, 8, 9):
             await submit(log, 0, who=who)
@@ -220,10 +226,10 @@ async def test_in_a_terminated_log_transactions_end_without_a_marker(is_closed_w
         assert PartitionTerminated is outcome(await submit(log, 0, who=9, epoch=1))
         expected: tuple[list[tuple[int, int]], ...] = [(8, 2), (9, 3)], [], [(8, 2), (9, 3)]
         assert expected == aborted_from_to(log)
-        if not is_closed_well:
+        if not is_closed_cleanly:
             engine.drop_unsynced()
-    async with house(engine, store_config=SYNCED) as here:
-        log = await here.log()
+    async with open_topics(engine, store_config=SYNCED) as opened:
+        log = await opened.log()
         assert (4, 4) == (log.high_watermark, log.last_stable_offset)
         assert expected == aborted_from_to(log)
 
@@ -236,24 +242,24 @@ def aborted_from_to(log: PartitionLog) -> tuple[list[tuple[int, int]], ...]:
 
 async def test_an_end_without_a_marker_that_was_not_stored_is_tried_again() -> None:
     engine = FaultyEngine(None)
-    async with house(engine, store_config=SYNCED, is_closed_well=False) as here:
-        log = await here.log()
+    async with open_topics(engine, store_config=SYNCED, is_closed_cleanly=False) as opened:
+        log = await opened.log()
         await submit(log, 0)
         await log.terminate()
         engine.fail_next("commit", StorageWriteFailed("full"))
         assert TopicStorageFailed is outcome(await mark(log, commit=False))
         assert NO_OFFSET == outcome(await mark(log, commit=False))
         engine.drop_unsynced()
-    async with house(engine, store_config=SYNCED) as here:
-        log = await here.log()
+    async with open_topics(engine, store_config=SYNCED) as opened:
+        log = await opened.log()
         assert (1, [(9, 0)]) == (log.last_stable_offset, log.aborted_transactions(0, 1))
 
 
 async def test_a_termination_on_its_way_ends_no_transaction() -> None:
     """It may fail, and the log would continue after an end that has no marker."""
     engine = FaultyEngine(None)
-    async with house(engine, store_config=SYNCED) as here:
-        log = await here.log()
+    async with open_topics(engine, store_config=SYNCED) as opened:
+        log = await opened.log()
         await submit(log, 0)
         hold = engine.hold_next("commit")
         ending = asyncio.ensure_future(log.terminate())

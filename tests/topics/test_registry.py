@@ -23,12 +23,12 @@ from kledger.topics.errors import (
 from kledger.topics.keys import DELETION_KEYS, TOPIC_KEYS
 from kledger.topics.registry import TopicRegistry
 from tests.batches.words import batch
-from tests.topics.words import append, house, outcome
+from tests.topics.words import append, open_topics, outcome
 
 
 async def test_row_31_creation() -> None:
-    async with house(defaults=TopicDefaults(num_partitions=3)) as here:
-        registry = here.registry
+    async with open_topics(defaults=TopicDefaults(num_partitions=3)) as opened:
+        registry = opened.registry
         assert 3 == (await registry.create("a", partitions=-1, replication=-1)).partition_count
         for error, name, fields in [
             (InvalidReplicationFactor, "b", {"replication": 3}),
@@ -54,22 +54,22 @@ async def test_row_31_creation() -> None:
 
 
 async def test_one_topic_has_many_spellings_and_one_id() -> None:
-    async with house() as here:
-        topic = await here.registry.create("persistent://public/default/orders")
+    async with open_topics() as opened:
+        topic = await opened.registry.create("persistent://public/default/orders")
         for spelling in ("orders", "public/default/orders", "persistent://public/default/orders"):
-            assert topic is here.registry.get(spelling)
-        assert topic is here.registry.get_by_id(topic.id)
-        assert here.registry.get("persistent://other/ns/orders") is None
-        assert here.registry.get_by_id(UUID(int=5)) is None
+            assert topic is opened.registry.get(spelling)
+        assert topic is opened.registry.get_by_id(topic.id)
+        assert opened.registry.get("persistent://other/ns/orders") is None
+        assert opened.registry.get_by_id(UUID(int=5)) is None
 
 
 async def test_topics_survive_a_restart() -> None:
-    async with house() as here:
-        await here.registry.create("a", partitions=4, configs={"retention.ms": "5"})
-        gone = await here.registry.create("b")
-        await here.registry.delete("b")
-        topic_id = here.registry.all()[0].id
-    async with house(here.engine) as again:
+    async with open_topics() as opened:
+        await opened.registry.create("a", partitions=4, configs={"retention.ms": "5"})
+        gone = await opened.registry.create("b")
+        await opened.registry.delete("b")
+        topic_id = opened.registry.all()[0].id
+    async with open_topics(opened.engine) as again:
         (topic,) = again.registry.all()
         assert ("a", topic_id, 4, {"retention.ms": "5"}) == (
             topic.name, topic.id, topic.partition_count, topic.configs
@@ -79,24 +79,24 @@ async def test_topics_survive_a_restart() -> None:
 
 
 async def test_a_topic_that_cannot_be_read_stops_the_start() -> None:
-    async with house() as here:
-        await here.registry.create("t")
+    async with open_topics() as opened:
+        await opened.registry.create("t")
         deleted = UUID(int=7)
         for key, name in (
             (TOPIC_KEYS.encode("t"), "topic row 't'"),
             (DELETION_KEYS.encode(deleted), f"deleted topic row '{deleted}'"),
         ):
-            before = here.store.get_row(key)
-            await here.store.put_rows([(key, b"\x03")])
+            before = opened.store.get_row(key)
+            await opened.store.put_rows([(key, b"\x03")])
             with pytest.raises(UnreadableRow, match=f"^{name}: expected version 1, got 3$"):
-                await TopicRegistry.open(here.store)
-            await here.store.put_rows([(key, before)])
+                await TopicRegistry.open(opened.store)
+            await opened.store.put_rows([(key, before)])
 
 
 async def test_two_creations_at_once_make_one_topic() -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         found = await asyncio.gather(
-            *[here.registry.create("a") for _ in range(3)], return_exceptions=True
+            *[opened.registry.create("a") for _ in range(3)], return_exceptions=True
         )
         assert 2 == sum(isinstance(each, TopicAlreadyExists) for each in found)
 
@@ -104,50 +104,50 @@ async def test_two_creations_at_once_make_one_topic() -> None:
 async def test_a_creation_whose_caller_is_cancelled_makes_the_topic() -> None:
     """Its row was durable, and memory did not know: the topic appeared with the next start."""
     engine = FaultyEngine(None)
-    async with house(engine) as here:
+    async with open_topics(engine) as opened:
         hold = engine.hold_next("commit")
-        making = asyncio.ensure_future(here.registry.create("a"))
+        making = asyncio.ensure_future(opened.registry.create("a"))
         await hold.reached()
         making.cancel()
-        again = asyncio.ensure_future(here.registry.create("a"))
+        again = asyncio.ensure_future(opened.registry.create("a"))
         await asyncio.sleep(0)
         hold.release()
         with pytest.raises(TopicAlreadyExists):
             await again
-        (topic,) = here.registry.all()
-    async with house(engine) as later:
+        (topic,) = opened.registry.all()
+    async with open_topics(engine) as later:
         assert [topic.id] == [each.id for each in later.registry.all()]
 
 
 async def test_a_deletion_whose_caller_is_cancelled_deletes_the_topic() -> None:
     """Its rows were durable, and the topic took records, which the next start deleted."""
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        log = await here.log("a")
+    async with open_topics(engine) as opened:
+        log = await opened.log("a")
         await append(log, batch("x"))
         hold = engine.hold_next("commit")
-        deleting = asyncio.ensure_future(here.registry.delete("a"))
+        deleting = asyncio.ensure_future(opened.registry.delete("a"))
         await hold.reached()
         deleting.cancel()
-        making = asyncio.ensure_future(here.registry.create("a"))
+        making = asyncio.ensure_future(opened.registry.create("a"))
         await asyncio.sleep(0)
         hold.release()
         topic = await making
-        assert [topic] == here.registry.all()
+        assert [topic] == opened.registry.all()
         assert UnknownPartition is outcome(await append(log, batch("y")))
-        await here.registry.finish_deletions()
-        assert [] == here.store.managed_ledger_names()
-    async with house(engine) as later:
+        await opened.registry.finish_deletions()
+        assert [] == opened.store.managed_ledger_names()
+    async with open_topics(engine) as later:
         assert [topic.id] == [each.id for each in later.registry.all()]
 
 
 async def test_changes_whose_callers_are_cancelled_hold() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        topic = await here.registry.create("a")
+    async with open_topics(engine) as opened:
+        topic = await opened.registry.create("a")
         for change in (
-            here.registry.alter_configs("a", {"retention.ms": "5"}),
-            here.registry.create_partitions("a", 3),
+            opened.registry.alter_configs("a", {"retention.ms": "5"}),
+            opened.registry.create_partitions("a", 3),
         ):
             hold = engine.hold_next("commit")
             changing = asyncio.ensure_future(change)
@@ -156,38 +156,38 @@ async def test_changes_whose_callers_are_cancelled_hold() -> None:
             hold.release()
             with pytest.raises(asyncio.CancelledError):
                 await changing
-            await here.store.flush()
+            await opened.store.flush()
         assert (3, {"retention.ms": "5"}) == (topic.partition_count, topic.configs)
 
 
 async def test_failed_changes_change_nothing() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        topic = await here.registry.create("a")
-        epoch = here.registry.epoch
+    async with open_topics(engine) as opened:
+        topic = await opened.registry.create("a")
+        epoch = opened.registry.epoch
         for change in (
-            lambda: here.registry.create("b"),
-            lambda: here.registry.create_partitions("a", 5),
-            lambda: here.registry.alter_configs("a", {"retention.ms": "5"}),
-            lambda: here.registry.delete("a"),
+            lambda: opened.registry.create("b"),
+            lambda: opened.registry.create_partitions("a", 5),
+            lambda: opened.registry.alter_configs("a", {"retention.ms": "5"}),
+            lambda: opened.registry.delete("a"),
         ):
             engine.fail_next("commit", StorageWriteFailed("full"))
             with pytest.raises(TopicStorageFailed):
                 await change()
-        assert [topic] == here.registry.all()
+        assert [topic] == opened.registry.all()
         assert (1, {}, epoch, 0, False) == (
-            topic.partition_count, topic.configs, here.registry.epoch, topic.epoch,
+            topic.partition_count, topic.configs, opened.registry.epoch, topic.epoch,
             topic.is_deleted,
         )  # fmt: skip
 
 
 async def test_row_24_deleted_and_made_again_is_another_topic() -> None:
-    async with house() as here:
-        old = await here.registry.create("a")
+    async with open_topics() as opened:
+        old = await opened.registry.create("a")
         log = await old.open_partition(0)
         await append(log, batch("x"))
-        await here.registry.delete("a")
-        new = await here.registry.create("a")
+        await opened.registry.delete("a")
+        new = await opened.registry.create("a")
         assert old.id != new.id
         assert 0 == outcome(await append(await new.open_partition(0), batch("y")))
         assert UnknownPartition is outcome(await append(log, batch("z")))
@@ -198,123 +198,123 @@ async def test_row_24_deleted_and_made_again_is_another_topic() -> None:
 async def test_deletion_by_id_leaves_a_topic_alone_that_got_the_name_meanwhile() -> None:
     """It went by name: deleting an old topic deleted the new one of that name too."""
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        old = await here.registry.create("a")
+    async with open_topics(engine) as opened:
+        old = await opened.registry.create("a")
         hold = engine.hold_next("commit")
-        deleting = asyncio.ensure_future(here.registry.delete("a", topic_id=old.id))
+        deleting = asyncio.ensure_future(opened.registry.delete("a", topic_id=old.id))
         await hold.reached()
-        making = asyncio.ensure_future(here.registry.create("a"))
-        again = asyncio.ensure_future(here.registry.delete("a", topic_id=old.id))
+        making = asyncio.ensure_future(opened.registry.create("a"))
+        again = asyncio.ensure_future(opened.registry.delete("a", topic_id=old.id))
         await asyncio.sleep(0)
         hold.release()
         await deleting
         new = await making
         with pytest.raises(UnknownTopic, match=str(old.id)):
             await again
-        assert new is here.registry.get("a")
-        await here.registry.delete("a", topic_id=new.id)
-        assert [] == here.registry.all()
+        assert new is opened.registry.get("a")
+        await opened.registry.delete("a", topic_id=new.id)
+        assert [] == opened.registry.all()
 
 
 async def test_deletion_leaves_no_row_and_no_ledger() -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         for name in ("a", "b"):
-            topic = await here.registry.create(name, partitions=2)
+            topic = await opened.registry.create(name, partitions=2)
             for index in range(2):
                 await append(await topic.open_partition(index), batch("x" * 500))
                 log = topic.partition(index)
                 assert log is not None
                 await log.delete_records(1)
-        await here.registry.delete("a")
-        await here.registry.delete("b")
-        await here.registry.finish_deletions()
-        assert [] == here.store.scan_rows(b"")
-        assert [] == here.store.managed_ledger_names()
+        await opened.registry.delete("a")
+        await opened.registry.delete("b")
+        await opened.registry.finish_deletions()
+        assert [] == opened.store.scan_rows(b"")
+        assert [] == opened.store.managed_ledger_names()
 
 
 async def test_deletion_that_was_interrupted_is_finished_later() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        log = await here.log("a")
+    async with open_topics(engine) as opened:
+        log = await opened.log("a")
         await append(log, batch("x"))
         hold = engine.hold_next("commit")
-        deleting = asyncio.ensure_future(here.registry.delete("a"))
+        deleting = asyncio.ensure_future(opened.registry.delete("a"))
         await hold.reached()
         hold.release()
         for _ in range(2):
             engine.fail_next("commit", StorageWriteFailed("full"))
         await deleting
-        assert here.registry.get("a") is None
-        await here.registry.finish_deletions()
-        assert 1 == len(here.store.managed_ledger_names())
-    async with house(engine) as again:
+        assert opened.registry.get("a") is None
+        await opened.registry.finish_deletions()
+        assert 1 == len(opened.store.managed_ledger_names())
+    async with open_topics(engine) as again:
         await again.registry.finish_deletions()
         assert ([], []) == (again.registry.all(), again.store.managed_ledger_names())
         assert [] == again.store.scan_rows(b"")
 
 
 async def test_row_32_partitions_only_grow() -> None:
-    async with house() as here:
-        topic = await here.registry.create("a", partitions=2)
+    async with open_topics() as opened:
+        topic = await opened.registry.create("a", partitions=2)
         for total in (1, 2):
             with pytest.raises(InvalidPartitions):
-                await here.registry.create_partitions("a", total)
+                await opened.registry.create_partitions("a", total)
         with pytest.raises(UnknownPartition):
             await topic.open_partition(2)
-        await here.registry.create_partitions("a", 3)
+        await opened.registry.create_partitions("a", 3)
         assert 0 == (await topic.open_partition(2)).high_watermark
         assert 1 == topic.epoch
 
 
 async def test_configs_change_at_once_and_together_or_not_at_all() -> None:
-    async with house() as here:
-        topic = await here.registry.create("a", configs={"retention.ms": "5", "flush.ms": "1"})
+    async with open_topics() as opened:
+        topic = await opened.registry.create("a", configs={"retention.ms": "5", "flush.ms": "1"})
         with pytest.raises(InvalidConfig):
-            await here.registry.alter_configs("a", {"retention.ms": "6", "nonsense": None})
+            await opened.registry.alter_configs("a", {"retention.ms": "6", "nonsense": None})
         with pytest.raises(InvalidConfig):
-            await here.registry.alter_configs(
+            await opened.registry.alter_configs(
                 "a", {"retention.ms": "6", "min.compaction.lag.ms": str((1 << 63) - 1),
                       "max.compaction.lag.ms": "5"}
             )  # fmt: skip
         assert {"retention.ms": "5", "flush.ms": "1"} == topic.configs
-        await here.registry.alter_configs("a", {"retention.ms": "6", "flush.ms": None})
+        await opened.registry.alter_configs("a", {"retention.ms": "6", "flush.ms": None})
         assert ({"retention.ms": "6"}, 6) == (topic.configs, topic.config.retention_ms)
-        await here.registry.alter_configs("a", {"retention.bytes": "7"}, replace=True)
+        await opened.registry.alter_configs("a", {"retention.bytes": "7"}, replace=True)
         assert {"retention.bytes": "7"} == topic.configs
-        checked = here.registry.check_changes(topic, {"retention.bytes": None})
+        checked = opened.registry.check_changes(topic, {"retention.bytes": None})
         assert ({}, {"retention.bytes": "7"}) == (checked, topic.configs)
 
 
 async def test_unknown_topics_cannot_be_changed() -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         for change in (
-            here.registry.delete("a"),
-            here.registry.create_partitions("a", 2),
-            here.registry.alter_configs("a", {}),
+            opened.registry.delete("a"),
+            opened.registry.create_partitions("a", 2),
+            opened.registry.alter_configs("a", {}),
         ):
             with pytest.raises(UnknownTopic):
                 await change
 
 
 async def test_epoch_moves_with_every_change() -> None:
-    async with house() as here:
-        seen = {here.registry.epoch}
+    async with open_topics() as opened:
+        seen = {opened.registry.epoch}
         for change in (
-            here.registry.create("a"),
-            here.registry.create_partitions("a", 2),
-            here.registry.alter_configs("a", {"flush.ms": "1"}),
-            here.registry.delete("a"),
+            opened.registry.create("a"),
+            opened.registry.create_partitions("a", 2),
+            opened.registry.alter_configs("a", {"flush.ms": "1"}),
+            opened.registry.delete("a"),
         ):
             await change
-            seen.add(here.registry.epoch)
+            seen.add(opened.registry.epoch)
         assert 5 == len(seen)
 
 
 async def test_retention_reaches_closed_partitions() -> None:
-    async with house() as here:
-        log = await here.log("a", {"retention.ms": "10"})
+    async with open_topics() as opened:
+        log = await opened.log("a", {"retention.ms": "10"})
         await append(log, batch("x"))
-    async with house(here.engine) as again:
+    async with open_topics(opened.engine) as again:
         again.clock.advance(11)
         await again.registry.create("untouched", partitions=50)
         await again.registry.enforce_retention()
@@ -329,8 +329,8 @@ async def test_retention_reaches_closed_partitions() -> None:
 
 
 async def test_other_defaults_hold_at_once_for_topics_and_their_open_partitions() -> None:
-    async with house() as here:
-        registry = here.registry
+    async with open_topics() as opened:
+        registry = opened.registry
         topic = await registry.create("a")
         own = await registry.create("own", configs={"max.message.bytes": "5000"})
         log = await topic.open_partition(0)
@@ -344,8 +344,8 @@ async def test_other_defaults_hold_at_once_for_topics_and_their_open_partitions(
 
 
 async def test_defaults_that_contradict_a_topic_are_refused() -> None:
-    async with house() as here:
-        await here.registry.create("a", configs={"min.compaction.lag.ms": "9"})
+    async with open_topics() as opened:
+        await opened.registry.create("a", configs={"min.compaction.lag.ms": "9"})
         defaults = TopicDefaults(configs={"log.cleaner.max.compaction.lag.ms": "5"})
         with pytest.raises(InvalidConfig):
-            here.registry.check_defaults(defaults)
+            opened.registry.check_defaults(defaults)

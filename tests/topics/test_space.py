@@ -11,7 +11,7 @@ from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
-from tests.topics.words import House, all_values, append, house
+from tests.topics.words import TopicStore, all_values, append, open_topics
 
 FILE_BYTES = 200_000
 HOUR_MS = 3_600_000
@@ -30,7 +30,7 @@ def log_bytes(folder: Path) -> int:
     return size
 
 
-async def until(at: House, is_done: Callable[[], bool]) -> None:
+async def until(at: TopicStore, is_done: Callable[[], bool]) -> None:
     """Let time pass, a millisecond at a time."""
     async with asyncio.timeout(60):
         while not is_done():
@@ -55,7 +55,7 @@ async def test_space_of_what_went_is_given_back(tmp_path: Path, how: str) -> Non
     """Every way in which records of Kafka go; one topic of eight keeps all of its own."""
     configs = {"retention.ms": EXPIRING, "retention.bytes": BOUNDED}.get(how, BOUNDED | OLD)
     inner = LogRocksdbEngine(tmp_path, file_bytes_max=FILE_BYTES, durability="os")
-    async with house(FaultyEngine(inner)) as at:
+    async with open_topics(FaultyEngine(inner)) as at:
         kept = await at.log("kept", {"retention.ms": "-1"})
         going = [await at.log(f"going-{number}", configs) for number in range(7)]
         await fill([kept, *going], 40)

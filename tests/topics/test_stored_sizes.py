@@ -4,19 +4,19 @@ from kledger.ledger.engine.errors import StorageError
 from kledger.ledger.engine.memory import MemoryEngine
 from kledger.topics.stored_sizes import stored_sizes
 from tests.batches.words import batch
-from tests.topics.words import append, house
+from tests.topics.words import append, open_topics
 
 
 async def test_closed_partitions_tell_their_size_and_stay_closed() -> None:
-    async with house() as here:
-        topic = await here.registry.create("a", partitions=4)
+    async with open_topics() as opened:
+        topic = await opened.registry.create("a", partitions=4)
         records = batch("x")
         for index in range(3):
             for _ in range(index + 1):
                 await append(await topic.open_partition(index), records)
         for index in (0, 1):
             await topic.close_partition(index)
-        found = await stored_sizes(here.store, [(topic, index) for index in range(4)])
+        found = await stored_sizes(opened.store, [(topic, index) for index in range(4)])
         size = len(records)
         assert {(topic, 0): size, (topic, 1): 2 * size} == found, "2 is open, 3 was never"
         assert [False, False] == [topic.is_open(index) for index in (0, 1)]
@@ -35,10 +35,10 @@ class Unreadable(MemoryEngine):
 
 async def test_what_cannot_be_read_is_unknown() -> None:
     engine = Unreadable()
-    async with house(engine) as here:
-        topic = await here.registry.create("a", partitions=1)
+    async with open_topics(engine) as opened:
+        topic = await opened.registry.create("a", partitions=1)
         await append(await topic.open_partition(0), batch("x"))
         await topic.close_partition(0)
         engine.is_broken = True
-        assert {} == await stored_sizes(here.store, [(topic, 0)])
+        assert {} == await stored_sizes(opened.store, [(topic, 0)])
         engine.is_broken = False

@@ -10,12 +10,12 @@ from kledger.topics.errors import TopicStorageFailed, UnknownPartition, UnknownT
 from kledger.topics.topic import unknown_topic
 from tests.batches.words import batch
 from tests.contained import Contained
-from tests.topics.words import all_values, append, house, outcome, submit
+from tests.topics.words import all_values, append, open_topics, outcome, submit
 
 
 async def test_partition_is_opened_once_for_all_callers() -> None:
-    async with house() as here:
-        topic = await here.registry.create("a", partitions=2)
+    async with open_topics() as opened:
+        topic = await opened.registry.create("a", partitions=2)
         assert topic.partition(0) is None
         first, second = await asyncio.gather(topic.open_partition(0), topic.open_partition(0))
         assert first is second is topic.partition(0) is await topic.open_partition(0)
@@ -25,29 +25,29 @@ async def test_partition_is_opened_once_for_all_callers() -> None:
 
 @pytest.mark.parametrize("index", [-1, 2, 1 << 31])
 async def test_partitions_that_do_not_exist(index: int) -> None:
-    async with house() as here:
-        topic = await here.registry.create("a", partitions=2)
+    async with open_topics() as opened:
+        topic = await opened.registry.create("a", partitions=2)
         assert topic.partition(index) is None
         with pytest.raises(UnknownPartition, match=r"expected 0 to 1"):
             await topic.open_partition(index)
 
 
 async def test_deletion_during_opening_is_noticed() -> None:
-    async with house() as here:
-        topic = await here.registry.create("a")
+    async with open_topics() as opened:
+        topic = await opened.registry.create("a")
         opening = asyncio.ensure_future(topic.open_partition(0))
         await asyncio.sleep(0)
-        await here.registry.delete("a")
+        await opened.registry.delete("a")
         (outcome,) = await asyncio.gather(opening, return_exceptions=True)
         assert isinstance(outcome, UnknownPartition) or getattr(outcome, "is_closed", False)
         assert topic.is_deleted
 
 
 async def test_configs_reach_open_partitions() -> None:
-    async with house() as here:
-        topic = await here.registry.create("a")
+    async with open_topics() as opened:
+        topic = await opened.registry.create("a")
         log = await topic.open_partition(0)
-        await here.registry.alter_configs("a", {"max.message.bytes": "100"})
+        await opened.registry.alter_configs("a", {"max.message.bytes": "100"})
         assert 100 == log.config.size_max
 
 
@@ -70,11 +70,11 @@ async def test_partition_that_a_fault_has_closed_can_be_opened_again(
     method: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     """Its callers waited for ever, and what came later was refused until the next start."""
-    async with house() as here:
-        log = await here.log()
-        topic = here.registry.get(log.topic)
+    async with open_topics() as opened:
+        log = await opened.log()
+        topic = opened.registry.get(log.topic)
         assert topic is not None
-        heard: list[bool] = []
+        calls: list[bool] = []
         await append(log, batch("before"))
 
         def fails(*_: object, **__: object) -> None:
@@ -82,10 +82,10 @@ async def test_partition_that_a_fault_has_closed_can_be_opened_again(
             raise RuntimeError("injected")
 
         monkeypatch.setattr(method, fails)
-        log.add_listener(lambda: heard.append(log.is_closed))
+        log.add_listener(lambda: calls.append(log.is_closed))
         answers = await asyncio.gather(*[submit(log, batch(value)) for value in ("a", "b")])
         assert [TopicStorageFailed, TopicStorageFailed] == [outcome(each) for each in answers]
-        assert (True, True) == (log.is_closed, heard[-1])
+        assert (True, True) == (log.is_closed, calls[-1])
         assert None is topic.partition(log.index)
         again = await topic.open_partition(log.index)
         assert [b"before", b"a", b"b"] == await all_values(again)
@@ -101,8 +101,8 @@ async def test_partition_that_a_fault_has_closed_can_be_opened_again(
 async def test_the_first_record_and_its_log_are_one_group() -> None:
     """An opening took a sync of its own before the record could be appended."""
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        topic = await here.registry.create("a", partitions=200)
+    async with open_topics(engine) as opened:
+        topic = await opened.registry.create("a", partitions=200)
         before = engine.calls["commit"]
         logs = [topic.create_partition(index) for index in range(200)]
         done = [append(log, batch("x")) for log in logs if log is not None]
@@ -110,7 +110,7 @@ async def test_the_first_record_and_its_log_are_one_group() -> None:
         assert engine.calls["commit"] - before <= 2
         assert logs == topic.open_partitions()
         assert topic.create_partition(0) is topic.create_partition(200) is None
-    async with house(engine) as again:
+    async with open_topics(engine) as again:
         topic = again.registry.all()[0]
         assert topic.create_partition(7) is None
         assert 1 == (await topic.open_partition(7)).high_watermark
@@ -118,17 +118,17 @@ async def test_the_first_record_and_its_log_are_one_group() -> None:
 
 async def test_a_log_that_was_not_stored_is_made_anew() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        topic = await here.registry.create("a")
+    async with open_topics(engine) as opened:
+        topic = await opened.registry.create("a")
         log = topic.create_partition(0)
         assert log is not None
-        heard: list[bool] = []
-        log.add_listener(lambda: heard.append(log.is_closed))
+        calls: list[bool] = []
+        log.add_listener(lambda: calls.append(log.is_closed))
         engine.fail_next("commit", StorageWriteFailed("full"))
         assert TopicStorageFailed is outcome(await append(log, batch("x")))
-        assert (True, None) == (heard[-1], topic.partition(0))
+        assert (True, None) == (calls[-1], topic.partition(0))
         assert UnknownPartition is outcome(await append(log, batch("y")))
         again = await topic.open_partition(0)
         assert 0 == outcome(await append(again, batch("z")))
-    async with house(engine) as later:
+    async with open_topics(engine) as later:
         assert [b"z"] == await all_values(await later.registry.all()[0].open_partition(0))

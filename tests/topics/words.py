@@ -54,7 +54,16 @@ class CountingEngine(MemoryEngine):
 
 
 @dataclass
-class House:
+class CleanerSettings:
+    """Settings of a cleaner."""
+
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_threads: int = 1
+    log_cleaner_dedupe_buffer_size: int = 1 << 20
+
+
+@dataclass
+class TopicStore:
     """A store on an engine that can fail, with the topics in it."""
 
     engine: MemoryEngine | FaultyEngine
@@ -73,15 +82,15 @@ class House:
 
 
 @asynccontextmanager
-async def house(
+async def open_topics(
     engine: MemoryEngine | FaultyEngine | None = None,
     *,
     now_ms: int = NOW_MS,
     defaults: TopicDefaults | None = None,
     store_config: StoreConfig | None = None,
-    is_closed_well: bool = True,
+    is_closed_cleanly: bool = True,
     threads: StoreThreads | None = None,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[TopicStore]:
     """Open everything; the engine outlives it and can serve the next one."""
     engine = engine or MemoryEngine()
     clock = ManualClock(now_ms)
@@ -90,8 +99,8 @@ async def house(
         None, config=config, clock=clock, engine=engine, threads=threads
     ) as store:
         registry = await TopicRegistry.open(store, defaults, clock, SeededEntropy(1))
-        yield House(engine, clock, store, registry)
-        if is_closed_well:
+        yield TopicStore(engine, clock, store, registry)
+        if is_closed_cleanly:
             await registry.close()
 
 

@@ -27,6 +27,7 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 WAITS_FOR = "kledger.retention.waits.for"
+COMPACTION_THRESHOLD = "kledger.compaction.threshold.bytes"
 SUBSCRIPTIONS, GROUPS = "subscriptions", "groups"
 NO_EFFECT = "Accepted and reported; it changes nothing here, because "
 """Begins the sentence about a setting that is stored and changes nothing."""
@@ -75,8 +76,8 @@ def _times(*names: str) -> tuple[Synonym, ...]:
 _RETENTION = (
     _key(
         "cleanup.policy", LIST, "delete",
-        "delete: old ledgers go by age and size; compact: records need keys and nothing goes by"
-        " age or size; empty: everything stays.",
+        "delete: old ledgers go by age and size; compact: records need keys, and the newest of"
+        " each key stays; both: either; empty: everything stays.",
         allowed=some_of("compact", "delete"), broker="log.cleanup.policy",
     ),
     _key(
@@ -174,23 +175,33 @@ _MESSAGES = (
 _COMPACTION = (
     _key(
         "delete.retention.ms", LONG, DAY_MS,
-        NO_EFFECT + "nothing is compacted yet.",
+        "How long a tombstone stays after the compaction that first finds it, so that a consumer"
+        " that reads from the beginning sees the deletion.",
         allowed=at_least(0), broker="log.cleaner.delete.retention.ms",
     ),
     _key(
         "min.compaction.lag.ms", LONG, 0,
-        NO_EFFECT + "nothing is compacted yet.",
+        "How long records are not compacted, by the largest timestamp in their ledger.",
         allowed=at_least(0), broker="log.cleaner.min.compaction.lag.ms",
     ),
     _key(
         "max.compaction.lag.ms", LONG, LONG_MAX,
-        "With cleanup.policy compact, a partition begins a new ledger when the current one is this"
-        " old, if that is before segment.ms; nothing is compacted yet.",
+        "After this time a partition is compacted even if few of its records are new; with"
+        " cleanup.policy compact, it begins a new ledger when the current one is this old, if that"
+        " is before segment.ms.",
         allowed=at_least(1), broker="log.cleaner.max.compaction.lag.ms",
     ),
     _key(
+        COMPACTION_THRESHOLD, LONG, 0,
+        "A partition is compacted, whatever cleanup.policy says, when this many bytes have been"
+        " appended since the last compaction, and retention waits for that; 0: never."
+        " Pulsar's compactionThreshold.",
+        allowed=at_least(0), broker=COMPACTION_THRESHOLD,
+    ),
+    _key(
         "min.cleanable.dirty.ratio", DOUBLE, "0.5",
-        NO_EFFECT + "nothing is compacted yet.",
+        "A partition is compacted when more than this share of its bytes is new since the last"
+        " compaction.",
         allowed=between(0, 1), broker="log.cleaner.min.cleanable.ratio",
     ),
 )  # fmt: skip

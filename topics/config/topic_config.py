@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from kledger.batches.validation import RecordRules
 from kledger.topics.config.config_keys import (
+    COMPACTION_THRESHOLD,
     CONFIG_KEYS,
     GROUPS,
     SUBSCRIPTIONS,
@@ -90,6 +91,7 @@ class TopicConfig:
     Attributes:
         is_log_append_time: records get the time of the append.
         is_compacted, is_deleted_by_age: the parts of cleanup.policy.
+        compaction_threshold_bytes: 0: compaction does not depend on what was appended.
         is_walked: records of every batch are checked one by one.
         waits_for_subscriptions, waits_for_groups: retention keeps what these have not consumed.
         producer_id_expiration_ms: how long an idle producer is remembered.
@@ -109,6 +111,11 @@ class TopicConfig:
     waits_for_subscriptions: bool
     waits_for_groups: bool
     producer_id_expiration_ms: int
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
+    compaction_threshold_bytes: int
 
     def record_rules(self, now_ms: int) -> RecordRules:
         """The rules for the records of a batch that is appended at this time."""
@@ -202,6 +209,13 @@ def _effective_config(
         waits_for_subscriptions=SUBSCRIPTIONS in waited_for,
         waits_for_groups=GROUPS in waited_for,
         producer_id_expiration_ms=producer_id_expiration_ms,
+        delete_retention_ms=number("delete.retention.ms"),
+        compaction_threshold_bytes=number(COMPACTION_THRESHOLD),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
+        min_cleanable_dirty_ratio=float(
+            str(_value("min.cleanable.dirty.ratio", configs, broker_configs))
+        ),
     )
 
 

@@ -10,10 +10,10 @@ Must not know: appends, readers, when retention runs.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
-from kledger.ledger import LATEST, LedgerError, LedgerStore, ManagedLedger, Position
+from kledger.ledger import EARLIEST, LATEST, LedgerError, LedgerStore, ManagedLedger, Position
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.config.topic_config import TopicConfig
 from kledger.topics.errors import TopicsError
@@ -21,6 +21,7 @@ from kledger.topics.keys import PartitionKeys
 from kledger.topics.partition import records
 from kledger.topics.partition.offset_index import UNKNOWN, OffsetIndex
 from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer
+from kledger.topics.partition.partition_compaction import PartitionCompaction
 from kledger.topics.partition.partition_state import PartitionState
 from kledger.topics.partition.results import LogLocation
 from kledger.topics.partition.retention_plan import KeptLedger, Removal, plan_removal
@@ -45,18 +46,25 @@ class LogTrimmer:
         index: OffsetIndex,
         checkpointer: PartitionCheckpointer,
         supervisor: Supervisor,
+        compaction: PartitionCompaction,
+        removing: asyncio.Lock,
     ) -> None:
         self._store = store
         self._ledger = ledger
         self._keys = keys
         self._state = state
         self._index = index
+        self._compaction = compaction
         self._checkpointer = checkpointer
         self._supervisor = supervisor
-        self._removing = asyncio.Lock()
-        self._raising = asyncio.Lock()
+        self._removing = removing
+        """Held by a removal, and while a compaction begins."""
         self._locate_later: Locate | None = None
         """Set while cursors are before the log start, as its entry could not be read."""
+
+    @cached_property
+    def _raising(self) -> asyncio.Lock:
+        return asyncio.Lock()
 
     async def close(self) -> None:
         """Wait for the end of a removal, then close the checkpointer.
@@ -171,6 +179,10 @@ class LogTrimmer:
         async with self._removing:
             if self._locate_later is not None:
                 await self.complete_log_start(self._locate_later)
+            if self._ledger.is_compacting:
+                return  # it reads everything twice; the next call removes the rest
+            await self._remove_compacted(config)
+            await self._expire_compacted(config, now_ms, moved)
             removal = self._plan(config, now_ms, kept_ledgers())
             if removal is not None and removal.is_roll_needed:
                 await self._ledger.roll_over()
@@ -185,6 +197,58 @@ class LogTrimmer:
             self._checkpointer.forget_before(removal.ledger_id + 1)
             await self.remove_stale_rows(oldest)
 
+    async def remove_compacted(self, config: TopicConfig) -> None:
+        """Remove the ledgers for which the compacted log stands, if all readers read that.
+
+        A caller that is cancelled does not stop it halfway. Raises LedgerError: the next call
+        removes the rest.
+        """
+
+        async def work() -> None:
+            async with self._removing:
+                await self._remove_compacted(config)
+
+        await self._supervisor.finish(work(), f"removal from {self._ledger.name}")
+
+    async def _remove_compacted(self, config: TopicConfig | None) -> None:
+        compacted = self._ledger.compacted
+        if config is None or compacted is None or not config.is_compacted:
+            return
+        kept_from = compacted.horizon.successor
+        if config.waits_for_subscriptions:
+            slowest = self._ledger.slowest_position
+            kept_from = min(kept_from, (slowest or LATEST).successor)
+        removed = [
+            each.ledger_id
+            for each in self._ledger.ledgers[:-1]
+            if Position(each.ledger_id, each.entries) <= kept_from
+        ]
+        if not removed:
+            return
+        oldest, kept = removed[0], removed[-1] + 1
+        # Without its batches only this row says what the next offset is.
+        await self._store.put_rows([await self._checkpointer.checkpoint_row()])
+        await self._ledger.trim_before(Position(kept, 0))
+        self._checkpointer.forget_before(kept)
+        await self.remove_stale_rows(oldest)
+
+    async def _expire_compacted(
+        self, config: TopicConfig | None, now_ms: int, moved: Callable[[], None]
+    ) -> None:
+        """Raise the log start over what the policy `delete` releases of the compacted log."""
+        compacted, first_appended = self._compaction.compacted, self._index.first_offset
+        if compacted is None or config is None or not config.is_anything_deleted:
+            return
+        end = min(compacted.end_offset, first_appended)
+        if end <= self._state.log_start_offset:
+            return
+        offset = self._state.log_start_offset
+        if config.retention_ms >= 0:
+            offset = await compacted.first_offset_since(now_ms - config.retention_ms)
+        if 0 <= config.retention_bytes <= self._ledger.total_size:
+            offset = end
+        await self._raise_log_start(min(offset, end), moved)
+
     async def remove_stale_rows(self, since_ledger_id: int = 0) -> None:
         """Remove the rows of removed ledgers: the step of a removal that a crash may have skipped.
 
@@ -198,12 +262,21 @@ class LogTrimmer:
         if not ledgers:  # the partition was terminated before its first record
             return
         kept = ledgers[0].ledger_id
-        for key_of in (self._keys.ledger_intervals, self._keys.ledger_summary):
-            start, end = key_of(since_ledger_id), key_of(kept)
-            await self._remove_rows(start, end)
+        for start_id, end_id in self._stale_ids(since_ledger_id, kept):
+            for key_of in (self._keys.ledger_intervals, self._keys.ledger_summary):
+                await self._remove_rows(key_of(start_id), key_of(end_id))
         log_start = self._state.log_start_offset
+        if self._ledger.compacted is not None:  # it has no records of aborted transactions
+            log_start = max(log_start, min(self._index.first_offset, self._state.high_watermark))
         if self._state.transactions.aborted.remove_before(log_start):
             await self._remove_rows(self._keys.aborted_at(0), self._keys.aborted_at(log_start))
+
+    def _stale_ids(self, since_id: int, end_id: int) -> list[tuple[int, int]]:
+        """Return ranges of ledger ids, without that of the compacted ledger."""
+        compacted = self._ledger.compacted
+        if compacted is None or not since_id <= compacted.ledger_id < end_id:
+            return [(since_id, end_id)]
+        return [(since_id, compacted.ledger_id), (compacted.ledger_id + 1, end_id)]
 
     async def _remove_rows(self, start: bytes, end: bytes) -> None:
         scan = partial(self._store.scan_rows_between, start, end, limit=DELETED_ROWS_MAX)
@@ -219,10 +292,13 @@ class LogTrimmer:
     def _unconsumed_from(
         self, config: TopicConfig | None, committed_offset: int | None
     ) -> "_UnconsumedFrom":
-        """Find what must stay for the subscriptions and groups that the topic waits for."""
+        """Find what must stay for subscriptions, groups and compactions that the topic awaits."""
         position, offset = LATEST, UNKNOWN
         if config is not None and config.waits_for_subscriptions:
             position = self._ledger.slowest_position or LATEST
+        if config is not None and config.compaction_threshold_bytes and not config.is_compacted:
+            compacted = self._ledger.compacted
+            position = min(position, EARLIEST if compacted is None else compacted.horizon)
         if config is not None and config.waits_for_groups and committed_offset is not None:
             offset = committed_offset
         return _UnconsumedFrom(position, offset)

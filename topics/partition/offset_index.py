@@ -85,7 +85,7 @@ class OffsetIndex:
         self._next_entry = 0
         self._next_offset = 0
 
-    def note(
+    def add_entry(
         self,
         ledger_id: int,
         entry_id: int,
@@ -109,6 +109,14 @@ class OffsetIndex:
         self._next_offset = next_offset
         return rows
 
+    def complete(self) -> Sequence[IndexRow]:
+        """Return the rows of the open ledger that are left, its summary included; it is whole."""
+        if self._ledger_id == NO_LEDGER:
+            return NO_ROWS
+        rows = self._complete_part()
+        (ledger_summary,) = self._open_summary()
+        return [*rows, IndexRow(self._ledger_id, ledger_summary)]
+
     def add_summary(self, ledger_summary: LedgerSummary) -> None:
         """Add a closed ledger after the known ones."""
         self._summaries.append(ledger_summary)
@@ -116,7 +124,7 @@ class OffsetIndex:
         self._peaks.append(max(peak, ledger_summary.max_timestamp))
 
     def resume(self, ledger_id: int, first_offset: int, newest: Interval) -> None:
-        """Continue a ledger that has rows; `note` adds the entries after `newest` next."""
+        """Continue a ledger that has rows; `add_entry` adds the entries after `newest`."""
         self._ledger_id = ledger_id
         self._ledger_first_offset = first_offset
         self._ledger_max = newest.max_timestamp_so_far
@@ -140,6 +148,13 @@ class OffsetIndex:
     def all_summaries(self) -> list[LedgerSummary]:
         """Every ledger that has entries, the open one included."""
         return [*self._summaries, *self._open_summary()]
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset of the oldest ledger that has entries; UNKNOWN without one."""
+        if self._summaries:
+            return self._summaries[0].first_offset
+        return UNKNOWN if self._ledger_id == NO_LEDGER else self._ledger_first_offset
 
     def find_ledger(self, offset: int) -> int | None:
         """Id of the ledger that holds an offset; None below all of them."""
@@ -171,10 +186,8 @@ class OffsetIndex:
         assert ledger_id > self._ledger_id, f"ledger {ledger_id} after {self._ledger_id}"
         rows: list[IndexRow] = []
         if self._ledger_id != NO_LEDGER:
-            rows = self._complete_part()
-            (ledger_summary,) = self._open_summary()
-            rows.append(IndexRow(self._ledger_id, ledger_summary))
-            self.add_summary(ledger_summary)
+            rows += self.complete()
+            self.add_summary(*self._open_summary())
         self._ledger_id = ledger_id
         self._ledger_first_offset = base_offset
         self._ledger_max = TIMESTAMP_NONE

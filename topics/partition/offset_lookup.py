@@ -9,7 +9,7 @@ Must not know: appends, requests.
 """
 
 from collections.abc import AsyncIterator, Callable
-from typing import NamedTuple, TypeVarTuple
+from typing import NamedTuple, Protocol, TypeVarTuple
 
 from kledger.batches.header import BatchHeader, read_header
 from kledger.batches.pacing import Pause, no_pause
@@ -21,7 +21,6 @@ from kledger.ledger import (
     Buffer,
     Entry,
     LedgerStore,
-    ManagedLedger,
     Position,
     StorageFailed,
 )
@@ -52,16 +51,49 @@ class SearchRange(NamedTuple):
     max_timestamp: int
 
 
+class SearchedEntries(Protocol):
+    """The entries that are searched: a managed ledger, or its compacted part."""
+
+    @property
+    def first_position(self) -> Position:
+        """The position before the first entry."""
+        ...
+
+    def next_valid_position(self, position: Position) -> Position:
+        """Return the next position that exists, or the next to be written."""
+        ...
+
+    def number_of_entries(self, start: Position, end: Position) -> int:
+        """Count the entries from `start` to `end`, both included."""
+        ...
+
+    async def read_entries(
+        self,
+        start: Position,
+        count: int,
+        max_position: Position = LATEST,
+        *,
+        bytes_max: int | None = None,
+    ) -> list[Entry]:
+        """Read entries in order; see `ManagedLedger.read_entries`."""
+        ...
+
+
 class OffsetLookup:
     """Searches in one partition."""
 
     def __init__(
-        self, store: LedgerStore, ledger: ManagedLedger, rows: IndexRows, index: OffsetIndex
+        self, store: LedgerStore, ledger: SearchedEntries, rows: IndexRows, index: OffsetIndex
     ) -> None:
         self._store = store
         self._ledger = ledger
         self._rows = rows
         self._index = index
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset of the oldest entry; UNKNOWN without entries."""
+        return self._index.first_offset
 
     async def find(self, offset: int) -> Position:
         """Position of the first entry that ends at or after the offset.
@@ -118,7 +150,7 @@ class OffsetLookup:
             found = await self._first_in(ledger_summary.ledger_id, newest, start_offset, end_offset)
             if found is None:
                 found = await self._newest_in(ledger_summary.ledger_id, start_offset, end_offset)
-            best = _newer(best, found)
+            best = newer(best, found)
         return best
 
     async def _first_in(
@@ -148,7 +180,7 @@ class OffsetLookup:
                     continue
                 if best is None or header.max_timestamp >= best.timestamp:
                     newest = await self._search(entry, header, newest_since, start_offset)
-                    best = _newer(best, newest)
+                    best = newer(best, newest)
         return best
 
     async def _search(
@@ -212,7 +244,7 @@ class OffsetLookup:
             position = entries[-1].position.successor
 
 
-def _newer(
+def newer(
     one: TimestampedOffset | None, other: TimestampedOffset | None
 ) -> TimestampedOffset | None:
     """The newer of two; the first if their times are equal."""

@@ -95,7 +95,7 @@ class PartitionCheckpointer:
     ) -> None:
         """Count the next durable entry. On the hot path."""
         self._position = position
-        rows = self._index.note(
+        rows = self._index.add_entry(
             position[0],
             position[1],
             base_offset=base_offset,

@@ -6,6 +6,7 @@ checkpoints and index intervals.
 Must not know: why the partition was closed.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,11 +31,13 @@ from kledger.topics.config.topic_config import TopicConfig, TopicDefaults
 from kledger.topics.errors import TopicStorageFailed
 from kledger.topics.keys import PartitionKeys, ids_after
 from kledger.topics.partition import records
+from kledger.topics.partition.compacted_log import CompactedLog
 from kledger.topics.partition.index_rows import IndexRows
 from kledger.topics.partition.log_trimmer import LogTrimmer
 from kledger.topics.partition.offset_index import IndexRow, OffsetIndex, interval_bytes
 from kledger.topics.partition.offset_lookup import OffsetLookup
 from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer, ledger_config
+from kledger.topics.partition.partition_compaction import PartitionCompaction
 from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.partition_state import PartitionState, TailState
 from kledger.topics.partition.producer_state import ProducerTable
@@ -236,21 +239,17 @@ class _PartitionLoader:
     async def replay(self, now_ms: int) -> None:
         """Read the headers that neither checkpoint nor index cover."""
         position = min(self.checkpoint_at.successor, self.indexed_from)
-        while True:
-            entries = await self.ledger.read_entries(
-                position, REPLAY_ENTRIES, bytes_max=REPLAY_BYTES
-            )
-            if not entries:
-                return
+        async for entries in self.ledger.read_in_chunks(
+            position, count=REPLAY_ENTRIES, bytes_max=REPLAY_BYTES
+        ):
             for at, buffer in entries:
                 self._take(at, read_header(buffer), buffer, now_ms)
-            position = entries[-1].position.successor
 
     def _take(self, at: Position, header: BatchHeader, batch: Buffer, now_ms: int) -> None:
         next_offset, size = header.last_offset + 1, len(batch)
         self.tail.append(header.base_offset, size, header.max_timestamp, at[0], at[1])
         if at >= self.indexed_from:
-            self.index_rows += self.index.note(
+            self.index_rows += self.index.add_entry(
                 at[0],
                 at[1],
                 base_offset=header.base_offset,
@@ -274,9 +273,12 @@ class _PartitionLoader:
         """Make the log, with what writes and removes its rows."""
         context, state = self.context, self.state
         ledger_summaries = self.index.all_summaries()
-        # The log begins at its first entry or later; without entries, where it ends.
-        first = ledger_summaries[0].first_offset if ledger_summaries else state.next_offset
-        state.log_start_offset = min(max(state.log_start_offset, first), state.next_offset)
+        compacted = self._load_compacted()
+        if compacted is None:
+            # The log begins at its first entry or later; without entries, where it ends.
+            first = ledger_summaries[0].first_offset if ledger_summaries else state.next_offset
+            state.log_start_offset = max(state.log_start_offset, first)
+        state.log_start_offset = min(state.log_start_offset, state.next_offset)
         checkpointer = PartitionCheckpointer(
             store=self.store,
             ledger=self.ledger,
@@ -287,6 +289,17 @@ class _PartitionLoader:
         )
         checkpointer.resume(self.last, entries=self.entries, size=self.size)
         checkpointer.write_rows(self.index_rows, self.aborted)
+        removing = asyncio.Lock()
+        compaction = PartitionCompaction(
+            name=context.partition,
+            store=self.store,
+            ledger=self.ledger,
+            keys=self.keys,
+            state=state,
+            compacted=compacted,
+            removing=removing,
+            clock=context.clock,
+        )
         self.trimmer = LogTrimmer(
             store=self.store,
             ledger=self.ledger,
@@ -295,6 +308,8 @@ class _PartitionLoader:
             index=self.index,
             checkpointer=checkpointer,
             supervisor=context.supervisor,
+            compaction=compaction,
+            removing=removing,
         )
         return PartitionLog(
             topic=context.topic,
@@ -306,8 +321,18 @@ class _PartitionLoader:
             checkpointer=checkpointer,
             trimmer=self.trimmer,
             lookup=OffsetLookup(self.store, self.ledger, self.rows, self.index),
+            compaction=compaction,
             config=context.config,
             clock=context.clock,
             containment=context.supervisor.containment,
             compute_pool=self.store.compute_pool,
         )
+
+    def _load_compacted(self) -> CompactedLog | None:
+        """Describe the compacted ledger. Raises UnreadableRow."""
+        compacted = self.ledger.compacted
+        if compacted is None:
+            return None
+        row = self.store.get_row(self.keys.ledger_summary(compacted.ledger_id))
+        summary = records.decode_ledger_summary(compacted.ledger_id, row or b"")
+        return CompactedLog(self.store, self.ledger, self.keys, compacted, summary)

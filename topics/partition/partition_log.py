@@ -5,7 +5,7 @@ it, TailState and OffsetIndex find it again. No await between deciding and appen
 visible when the ledger has confirmed it; its caller is called back first, then the listeners. A
 read returns whole stored batches, none of them copied and none at or above its limit: what memory
 has without waiting, the rest from where a read hint or the offset index points to, and the headers
-of what was read decide.
+of what was read decide. What a compaction has rewritten is read from `CompactedLog`.
 Must not know: requests, sessions, groups.
 """
 
@@ -21,11 +21,19 @@ from kledger.batches.buffers import Buffer
 from kledger.batches.builder import build_control_batch
 from kledger.batches.errors import BatchError
 from kledger.batches.header import LENGTH_FIELD_END, patch_base_offset, read_header
-from kledger.ledger import Entry, LedgerError, LedgerState, ManagedLedger, Position
+from kledger.ledger import (
+    CompactedLedgerReplaced,
+    Entry,
+    LedgerError,
+    LedgerState,
+    ManagedLedger,
+    Position,
+)
 from kledger.runtime.clock import Clock
 from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.containment import Containment, FaultUnit, NamedUnit
 from kledger.runtime.listeners import Listener, Listeners
+from kledger.topics.compaction.compaction_rules import CompactionCounts
 from kledger.topics.config.topic_config import TopicConfig
 from kledger.topics.errors import (
     OffsetOutOfRange,
@@ -35,12 +43,15 @@ from kledger.topics.errors import (
     from_batch_error,
 )
 from kledger.topics.partition.admission_plan import admit
+from kledger.topics.partition.compacted_log import READ_ENTRIES_MAX
 from kledger.topics.partition.idle_state import IdleState
 from kledger.topics.partition.log_trimmer import LogTrimmer
-from kledger.topics.partition.offset_lookup import OffsetLookup, TimestampedOffset
+from kledger.topics.partition.offset_lookup import OffsetLookup, TimestampedOffset, newer
 from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer, ledger_config
+from kledger.topics.partition.partition_compaction import CompactionLimits, PartitionCompaction
 from kledger.topics.partition.partition_state import PartitionState, TailState
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
+from kledger.topics.partition.read_hints import ReadHints
 from kledger.topics.partition.record_walk import WalkNeeded, WalkResult, walk_inline
 from kledger.topics.partition.results import (
     NO_OFFSET,
@@ -57,8 +68,6 @@ from kledger.topics.partition.transaction_state import AbortedTransaction
 
 LEADER_EPOCH = 0
 BYTES_UNKNOWN = 1 << 40
-READ_ENTRIES_MAX = 4096
-READ_HINTS_MAX = 256
 _new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 T = TypeVar("T")
 
@@ -80,6 +89,7 @@ class PartitionLog:
         checkpointer: PartitionCheckpointer,
         trimmer: LogTrimmer,
         lookup: OffsetLookup,
+        compaction: PartitionCompaction,
         config: TopicConfig,
         clock: Clock,
         containment: Containment,
@@ -96,6 +106,10 @@ class PartitionLog:
         self._checkpointer = checkpointer
         self._trimmer = trimmer
         self._lookup = lookup
+        self.compaction = compaction
+        self._compacted = compaction.compacted
+        self._compacted_end = 0
+        """Reads of offsets below it are reads of `_compacted`."""
         self._clock = clock
         self.compute_pool = compute_pool
         self._hints = ReadHints()
@@ -107,6 +121,7 @@ class PartitionLog:
         self._closed_why = ""
         """Empty while the partition is open, then the text of the error that every call gets."""
         ledger.add_listener(self._ledger_changed, self)
+        self._update_compacted_end()
 
     # Properties
 
@@ -133,7 +148,8 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         """Bytes of the durable batches, also before the log start in a ledger that is kept."""
-        return self._ledger.total_size
+        compacted = self._ledger.compacted
+        return self._ledger.total_size + (0 if compacted is None else compacted.size)
 
     @property
     def is_closed(self) -> bool:
@@ -154,6 +170,7 @@ class PartitionLog:
     def is_awaited(self) -> bool:
         """Whether an append, a listener or an open transaction keeps the partition open."""
         is_awaited = bool(self._pending.waiting) or self._listeners.has_others(self)
+        is_awaited = is_awaited or self._ledger.is_compacting
         return is_awaited or self.idle.is_held or any(self._state.transactions.open())
 
     def producers(self) -> dict[int, ProducerEntry]:
@@ -170,8 +187,13 @@ class PartitionLog:
         return self._state.has_transaction(producer_id, epoch)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """Producer id and first offset of the aborted transactions with records in a range."""
-        return self._state.transactions.aborted.overlapping(offset, end_offset)
+        """Producer id and first offset of the aborted transactions with records in a range.
+
+        Records of the others, and their markers, are not in the compacted log: a reader that
+        got them would wait for the marker, and drop later records of the producer.
+        """
+        start = max(offset, self._compacted_end)
+        return self._state.transactions.aborted.overlapping(start, end_offset)
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in a range, in the order of their markers."""
@@ -192,6 +214,9 @@ class PartitionLog:
     def _ledger_changed(self) -> None:
         if self._ledger.has_failed:
             self.close_after_fault()
+        if self.compaction.take_over():
+            self._compacted = self.compaction.compacted
+            self._update_compacted_end()
         self.notify()
 
     # Appending
@@ -323,6 +348,8 @@ class PartitionLog:
         """
         if offset >= upto:
             return 0
+        if offset < self._compacted_end:
+            return BYTES_UNKNOWN
         found = self._tail.bytes_between(offset, upto)
         return BYTES_UNKNOWN if found is None else found
 
@@ -352,6 +379,8 @@ class PartitionLog:
         limit = state.last_stable_offset if read_committed else state.high_watermark
         if not state.log_start_offset <= offset < limit:
             return self._nothing_at(offset)
+        if offset < self._compacted_end:
+            return None
         tail = self._tail
         row = tail.find(offset)
         if row < 0:
@@ -369,14 +398,6 @@ class PartitionLog:
             return failed_read(from_ledger_error(error))
         if entries is None or len(entries) != count:
             return None
-        if tail.bases[row] != offset and read_header(entries[0][1]).last_offset < offset:
-            # Compaction has removed the batch with that offset: read from the next one.
-            return self.read_nowait(
-                tail.bases[row + 1],
-                max_bytes,
-                read_committed=read_committed,
-                first_batch_always=first_batch_always,
-            )
         return self._found([entry[1] for entry in entries], tail.size_of(row, end_row))
 
     async def read(
@@ -402,24 +423,43 @@ class PartitionLog:
         self, offset: int, max_bytes: int, limit: int, first_batch_always: bool
     ) -> ReadResult:
         """Read below the offset `limit`, from memory or storage."""
-        try:
-            start = self._tail.position_of(offset) or self._hints.get(offset)
-            if start is None:
-                start = await self._lookup.find(offset)
+        while True:
+            compacted = self._compacted if offset < self._compacted_end else None
+            hints, error = self._hints, None
+            entries: list[Entry] = []
+            try:
+                if compacted is not None:
+                    hints = compacted.hints
+                    entries = await compacted.read(offset, max_bytes)
+                else:
+                    entries = await self._read_appended(offset, max_bytes)
+            except CompactedLedgerReplaced:
+                continue
+            except LedgerError as caught:
+                error = from_ledger_error(caught)
+            except BatchError as caught:
+                error = TopicStorageFailed(f"stored entry is no batch: {caught}")
+            if compacted is None and offset < self._compacted_end:
+                continue  # a compaction has completed, and the ledgers may be removed
+            if error is not None:
+                return failed_read(error)
+            if offset < self._state.log_start_offset:  # it moved while the storage was read
+                return self._nothing_at(offset)
+            return self._cut(entries, offset, max_bytes, limit, first_batch_always, hints)
+
+    async def _read_appended(self, offset: int, max_bytes: int) -> list[Entry]:
+        """Read what was appended, from an offset on. Raises LedgerError, BatchError."""
+        start = self._tail.position_of(offset) or self._hints.get(offset)
+        if start is None:
+            start = await self._lookup.find(offset)
+        entries = await self._ledger.read_entries(
+            Position(*start), READ_ENTRIES_MAX, bytes_max=max_bytes
+        )
+        if entries and read_header(entries[-1][1]).last_offset < offset:
             entries = await self._ledger.read_entries(
-                Position(*start), READ_ENTRIES_MAX, bytes_max=max_bytes
+                entries[-1][0].successor, READ_ENTRIES_MAX, bytes_max=max_bytes
             )
-            if entries and read_header(entries[-1][1]).last_offset < offset:
-                entries = await self._ledger.read_entries(
-                    entries[-1][0].successor, READ_ENTRIES_MAX, bytes_max=max_bytes
-                )
-        except LedgerError as error:
-            return failed_read(from_ledger_error(error))
-        except BatchError as error:
-            return failed_read(TopicStorageFailed(f"stored entry is no batch: {error}"))
-        if offset < self._state.log_start_offset:  # it moved while the storage was read
-            return self._nothing_at(offset)
-        return self._cut(entries, offset, max_bytes, limit, first_batch_always)
+        return entries
 
     def _read_hinted(
         self, offset: int, max_bytes: int, limit: int, first_batch_always: bool
@@ -434,21 +474,22 @@ class PartitionLog:
             return failed_read(from_ledger_error(error))
         if not entries:
             return None
-        return self._cut(entries, offset, max_bytes, limit, first_batch_always)
+        return self._cut(entries, offset, max_bytes, limit, first_batch_always, self._hints)
 
-    def _cut(
+    def _cut(  # noqa: PLR0917 - on the path of every read from before the tail
         self,
         entries: list[Entry],
         offset: int,
         max_bytes: int,
         limit: int,
         first_batch_always: bool,
+        hints: ReadHints,
     ) -> ReadResult:
-        """Keep the batches from the offset up to the limit, within the bytes."""
+        """Keep the batches from the offset up to the limit, within the bytes; leave a hint."""
         kept = _within(entries, offset, max_bytes, limit, first_batch_always)
         if kept:
             position, buffer = kept[-1]
-            self._hints.put(read_header(buffer).last_offset + 1, position.successor)
+            hints.put(read_header(buffer).last_offset + 1, position.successor)
         elif first_batch_always:
             return failed_read(TopicStorageFailed(f"no entry holds offset {offset}"))
         chunks = [buffer for _, buffer in kept]
@@ -482,6 +523,14 @@ class PartitionLog:
 
         async def first() -> TimestampedOffset | None:
             start, end = self._state.log_start_offset, self._state.high_watermark
+            middle = self._compacted_end
+            if self._compacted is not None and start < middle:
+                found = await self._compacted.lookup.first_at_time(
+                    timestamp, start_offset=start, end_offset=middle
+                )
+                if found is not None:
+                    return found
+            start = max(start, middle)
             return await self._lookup.first_at_time(timestamp, start_offset=start, end_offset=end)
 
         return await self._read_stable(first)
@@ -495,7 +544,12 @@ class PartitionLog:
 
         async def newest() -> TimestampedOffset | None:
             start, end = self._state.log_start_offset, self._state.high_watermark
-            return await self._lookup.newest(start_offset=start, end_offset=end)
+            middle, found = self._compacted_end, None
+            if self._compacted is not None and start < middle:
+                found = await self._compacted.lookup.newest(start_offset=start, end_offset=middle)
+            start = max(start, middle)
+            appended = await self._lookup.newest(start_offset=start, end_offset=end)
+            return newer(found, appended)
 
         return await self._read_stable(newest)
 
@@ -539,16 +593,18 @@ class PartitionLog:
         return await self._read_stable(first_offset)
 
     async def _read_stable(self, look: Callable[[], Awaitable[T]]) -> T:
-        """Look into the log, and again if the log start has moved meanwhile."""
+        """Look into the log, and again if it begins elsewhere, or was compacted, meanwhile."""
         self.idle.is_used = True
         while True:
-            start = self._state.log_start_offset
+            before = self._state.log_start_offset, self._compacted
             with translated_errors():
                 try:
                     found = await look()
+                except CompactedLedgerReplaced:
+                    continue
                 finally:
                     self._check_open()
-            if start == self._state.log_start_offset:
+            if before == (self._state.log_start_offset, self._compacted):
                 return found
 
     # Removing
@@ -590,6 +646,60 @@ class PartitionLog:
                 self.config, self._clock.now_ms(), self.notify, committed_offset=committed_offset
             )
 
+    # Compacting
+
+    async def compact(
+        self, limits: CompactionLimits, horizon: Position | None = None
+    ) -> CompactionCounts | None:
+        """Rewrite the beginning of the log without what newer records replace.
+
+        Args:
+            limits: what it may use.
+            horizon: the last entry that is compacted; None: all before the last stable offset.
+
+        Returns:
+            What was read and kept; None if there was nothing to compact.
+
+        Raises:
+            CompactionRunning: a compaction of the partition runs.
+            TopicStorageFailed, CorruptMessage: nothing has changed.
+        """
+        self._check_open()
+        horizon = horizon or await self.last_stable_position()
+        if horizon is None:
+            return None
+        counts = await self.compaction.run(horizon, self.config, limits)
+        with suppress(LedgerError):  # the next retention removes the rest
+            await self._trimmer.remove_compacted(self.config)
+        self._update_compacted_end()
+        return counts
+
+    async def last_stable_position(self) -> Position | None:
+        """The last entry before the last stable offset; None if there is no such entry.
+
+        Raises:
+            TopicStorageFailed: the log cannot be read.
+        """
+        state = self._state
+        if state.last_stable_offset == state.high_watermark:
+            position = self._ledger.last_confirmed_entry
+        else:
+            location = await self.locate(state.last_stable_offset)
+            position = self._ledger.previous_position(location.position)
+        return position if position.entry_id >= 0 else None
+
+    def _update_compacted_end(self) -> None:
+        """Decide which offsets are read from the compacted log.
+
+        Without `compact` in its policy, a topic shows what was appended for as long as it is there.
+        """
+        self._compacted_end = 0
+        if self._compacted is not None:
+            end = self._compacted.end_offset
+            if not self.config.is_compacted:
+                end = min(end, self._lookup.first_offset)
+            self._compacted_end = end
+
     # Closing
 
     async def terminate(self) -> Position:
@@ -610,6 +720,7 @@ class PartitionLog:
         self._checkpointer.reconfigure(config)
         self._ledger.reconfigure(ledger_config(config))
         self._state.producers.expiration_ms = config.producer_id_expiration_ms
+        self._update_compacted_end()
 
     async def close(self) -> None:
         """Write a checkpoint, then close the ledger; idempotent."""
@@ -769,27 +880,3 @@ class PendingAppends:
             self._failing_count = self._state.fail_from(base_offset)
             self._tail.truncate(base_offset)
         self._failing_count -= 1
-
-
-class ReadHints:
-    """Where reads before the tail have ended: the offset, and the position of its entry.
-
-    Readers at the same offset share a hint. A hint is right for as long as the log has the offset;
-    the oldest one is dropped when there are too many.
-    """
-
-    __slots__ = ("_positions",)
-
-    def __init__(self) -> None:
-        self._positions: dict[int, Position] = {}
-
-    def get(self, offset: int) -> Position | None:
-        """The position of the batch that begins at the offset, if it is remembered."""
-        return self._positions.get(offset)
-
-    def put(self, offset: int, position: Position) -> None:
-        """Remember where a read ended."""
-        positions = self._positions
-        if offset not in positions and len(positions) >= READ_HINTS_MAX:
-            del positions[next(iter(positions))]
-        positions[offset] = position

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from kledger import ledger
 from kledger.batches.buffers import Buffer
 from kledger.batches.errors import BatchError
 from kledger.ledger import AlreadyClosed, LedgerError, Position, Terminated
 from kledger.topics.errors import (
+    CompactionRunning,
     PartitionTerminated,
     TopicsError,
     TopicStorageFailed,
@@ -90,4 +92,6 @@ def from_ledger_error(error: LedgerError) -> TopicsError:
         return UnknownPartition(str(error))
     if isinstance(error, Terminated):
         return PartitionTerminated(str(error))
+    if isinstance(error, ledger.CompactionRunning):
+        return CompactionRunning(str(error))
     return TopicStorageFailed(str(error))

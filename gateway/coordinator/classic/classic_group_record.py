@@ -1,7 +1,7 @@
 """Records: the stored form of a classic group.
 
 Rule: one row per group, replaced as a whole; every text and byte string is preceded by its length.
-The version byte tells the layout; another one under the same key is a group of the consumer
+The version byte selects the layout; another one under the same key is a group of the consumer
 protocol (`consumer_group_record`). Committed offsets are rows of `offsets`, not of this record.
 Must not know: when rows are written, what the bytes of members mean.
 
@@ -15,7 +15,7 @@ Value: version (u8, 1), time of the write (i64, ms since the epoch), generation 
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kledger.gateway.coordinator.group_messages import Protocols
 from kledger.ledger.row_format import (
@@ -51,7 +51,11 @@ class ClassicMemberRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicGroupRecord:
-    """One generation of a group; without members it says that the group is empty."""
+    """One generation of a group; without members it says that the group is empty.
+
+    Attributes:
+        saved_ms: wall time at which the record was written.
+    """
 
     group_id: str
     generation: int
@@ -59,6 +63,7 @@ class ClassicGroupRecord:
     protocol_name: str | None
     leader: str | None
     members: tuple[ClassicMemberRecord, ...] = ()
+    saved_ms: int = 0
 
     def size(self) -> int:
         """Return about how many bytes the row takes, without building it."""
@@ -68,10 +73,6 @@ class ClassicGroupRecord:
             + sum(len(name) + len(metadata) for name, metadata in member.protocols)
             for member in self.members
         )
-
-
-def _stored_group(saved_ms: int, **fields: Any) -> tuple[ClassicGroupRecord, int]:
-    return ClassicGroupRecord(**fields), saved_ms
 
 
 GROUP_KEYS: Final = RowKey("group", GROUP_KEY_PREFIX, group_id=TEXT_REST)
@@ -88,11 +89,11 @@ _MEMBER = RowLayout(
     assignment=BYTES32,
     protocols=PROTOCOLS,
 )
-_GROUPS: RowFormat[Any] = RowFormat(
+_GROUPS: RowFormat[ClassicGroupRecord] = RowFormat(
     "group",
     {
         CLASSIC_VALUE_VERSION: RowLayout(
-            _stored_group,
+            ClassicGroupRecord,
             saved_ms=I64,
             generation=I32,
             protocol_type=NULLABLE_TEXT32,
@@ -102,7 +103,6 @@ _GROUPS: RowFormat[Any] = RowFormat(
         )
     },
     given=("group_id",),
-    arguments=("saved_ms",),
 )
 
 
@@ -117,16 +117,15 @@ def decode_group_key(key: bytes) -> str:
     return str(group_id)
 
 
-def encode_classic_group(record: ClassicGroupRecord, saved_ms: int) -> bytes:
-    """Return the row of a group, written at wall time `saved_ms`."""
-    return _GROUPS.encode(record, saved_ms)
+def encode_classic_group(record: ClassicGroupRecord) -> bytes:
+    """Return the row of a group."""
+    return _GROUPS.encode(record)
 
 
-def decode_classic_group(group_id: str, value: bytes) -> tuple[ClassicGroupRecord, int]:
-    """Return the group in a row and the wall time at which it was written.
+def decode_classic_group(group_id: str, value: bytes) -> ClassicGroupRecord:
+    """Return the group in a row.
 
     Raises:
         UnreadableRow: the layout is not one of ours, or the row is not whole.
     """
-    group: tuple[ClassicGroupRecord, int] = _GROUPS.decode(value, group_id)
-    return group
+    return _GROUPS.decode(value, group_id)

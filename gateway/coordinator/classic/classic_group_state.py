@@ -1,8 +1,9 @@
 """Classic group state: one group of JoinGroup and SyncGroup, its generations and its timers.
 
-Rule: pure. Every entry point takes the monotonic time and returns effects. What must survive a
-restart (generation, members, assignments) leaves with `Persist` and counts only once `persisted`
-reports that it is durable; `from_record` loads it again.
+Rule: pure. Every entry point takes the monotonic time and returns effects. Members, their waiting
+requests and the rebalance under way are in memory only, as no join waits for a write. What must
+survive a restart (a generation with its members and assignments) leaves with `Persist` and holds by
+`replay`, live as at a start: the only way to assignments and to STABLE.
 Must not know: API versions, rows, committed offsets, what metadata and assignments mean.
 
     EMPTY ─first join─▶ PREPARING ─all joined or time up─▶ COMPLETING ─leader's sync─▶ STABLE
@@ -14,7 +15,7 @@ limit), KIP-394 (ids before membership), KIP-447 (transactional commits), KIP-81
 assignment).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
@@ -33,7 +34,6 @@ from kledger.gateway.coordinator.group_messages import (
     JoinResult,
     LeavingMember,
     MemberDescription,
-    Protocols,
     RequestingMember,
     SyncCommand,
     SyncResult,
@@ -49,7 +49,7 @@ class ClassicGroupState(StrEnum):
     """The phase of a group; the values are Kafka's names.
 
     EMPTY: no members, at most offsets. Accepts commits without a generation. The first join
-        leads to PREPARING_REBALANCE, a deletion to DEAD.
+        leads to PREPARING_REBALANCE.
     PREPARING_REBALANCE: collects members. Joins wait; heartbeats and syncs get
         REBALANCE_IN_PROGRESS; commits of the old generation pass. When all have joined or the
         time is up: COMPLETING_REBALANCE, or EMPTY if no member is left.
@@ -58,46 +58,12 @@ class ClassicGroupState(StrEnum):
         a member that joins, leaves or changes leads back to PREPARING_REBALANCE.
     STABLE: members consume. Syncs are answered at once. Any change leads to
         PREPARING_REBALANCE.
-    DEAD: deleted; every request gets COORDINATOR_NOT_AVAILABLE, so that the client retries and
-        finds a new group or none.
     """
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
-    DEAD = "Dead"
-
-
-@dataclass(frozen=True, slots=True)
-class _EmptyGenerationWrite:
-    """A generation without members is being stored; no request waits for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _AssignmentWrite:
-    """The leader's assignment is being stored."""
-
-    record: ClassicGroupRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ReplacementWrite:
-    """A static member that rejoined under a new id is being stored.
-
-    The fields that begin with `old` restore the member if the write fails.
-    """
-
-    member_id: str
-    waiter: int
-    generation: int
-    result: JoinResult
-    old_id: str
-    old_protocols: Protocols
-    old_timeouts_ms: tuple[int, int]
-
-
-_Write = _EmptyGenerationWrite | _AssignmentWrite | _ReplacementWrite
 
 
 class ClassicGroup:
@@ -109,8 +75,7 @@ class ClassicGroup:
         "_delay_left_ms",
         "_delay_ms",
         "_has_joined_in_delay",
-        "_revision",
-        "_writes",
+        "_is_assigned",
         "config",
         "generation",
         "group_id",
@@ -131,24 +96,8 @@ class ClassicGroup:
         self._has_joined_in_delay = False
         self._delay_ms = 0
         self._delay_left_ms: int | None = None
-        self._revision = 0
-        self._writes: dict[int, _Write] = {}
-
-    @classmethod
-    def from_record(
-        cls, record: ClassicGroupRecord, config: GroupConfig, now_ms: int
-    ) -> tuple["ClassicGroup", list[Effect]]:
-        """Load a group after a restart; each member starts with a full session timeout."""
-        group = cls(record.group_id, config)
-        transition = Transition(now_ms)
-        group.protocol_type = record.protocol_type
-        group.generation = record.generation
-        for stored in record.members:
-            group.roster.add(member_from_record(stored))
-        group._apply(record)
-        for member in group.roster.members.values():
-            group._renew_session(member, transition)
-        return group, transition.effects
+        self._is_assigned = False
+        """Whether the assignment of this generation has left with `Persist`."""
 
     @property
     def is_empty(self) -> bool:
@@ -159,11 +108,6 @@ class ClassicGroup:
     def is_unused(self) -> bool:
         """Whether it has neither members nor member ids that were assigned but not used yet."""
         return self.is_empty and not self.roster.pending
-
-    @property
-    def is_storing(self) -> bool:
-        """Whether a write is under way."""
-        return bool(self._writes)
 
     # JoinGroup.
 
@@ -189,8 +133,6 @@ class ClassicGroup:
         return transition.effects
 
     def _check_join(self, command: JoinCommand) -> ErrorCode:
-        if self.state is ClassicGroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not self._has_room(command.member_id):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not self._fits_protocols(command):
@@ -291,9 +233,8 @@ class ClassicGroup:
     def _update_member(
         self, member: ClassicMember, command: JoinCommand, transition: Transition
     ) -> None:
-        self.roster.set_protocols(member, command.protocols)
-        member.session_timeout_ms = command.session_timeout_ms
-        member.rebalance_timeout_ms = command.rebalance_timeout_ms
+        """Take over what a join says, and let its waiter stay in the member."""
+        self._update_settings(member, command)
         before = self.roster.set_join_waiter(member, command.waiter)
         if before is not None:
             # The member repeats its join on another connection; the old answer is not read.
@@ -302,42 +243,39 @@ class ClassicGroup:
         if not member.is_new:
             self._renew_session(member, transition)
 
+    def _update_settings(self, member: ClassicMember, command: JoinCommand) -> None:
+        self.roster.set_protocols(member, command.protocols)
+        member.session_timeout_ms = command.session_timeout_ms
+        member.rebalance_timeout_ms = command.rebalance_timeout_ms
+
     def _replace_static(self, command: JoinCommand, transition: Transition) -> None:
         """Give a static member that restarted a new id; rebalance only if something else changed.
 
-        Three cases: 1. stable and the protocol stays: the member gets its old assignment with its
-        next sync; 2. stable and the protocol would change: rebalance; 3. a rebalance is under way:
-        the leader may be assigning to the old id, so begin again.
+        Three cases: 1. stable and the protocol stays: the member learns its id when that is
+        durable, and gets its old assignment with its next sync; 2. stable and the protocol would
+        change: rebalance; 3. a rebalance is under way: the leader may be assigning to the old id,
+        so begin again.
         """
         assert command.instance_id is not None, "only static members are replaced"
         old_id = self.roster.static_ids[command.instance_id]
         member = self.roster.members[old_id]
         old_leader = self.roster.leader_id
-        write = _ReplacementWrite(
-            member_id=command.new_member_id,
-            waiter=command.waiter,
-            generation=self.generation,
-            result=JoinResult(),
-            old_id=old_id,
-            old_protocols=member.protocols,
-            old_timeouts_ms=(member.session_timeout_ms, member.rebalance_timeout_ms),
-        )
         self._fence_old_member_id(member, command.new_member_id, transition)
-        self._update_member(member, command, transition)
-        if self.state is not ClassicGroupState.STABLE:
+        self._update_settings(member, command)
+        is_stable = self.state is ClassicGroupState.STABLE
+        if not is_stable or self.roster.choose_protocol() != self.protocol_name:
+            self._update_member(member, command, transition)
             self._rebalance(transition)
-        elif self.roster.choose_protocol() != self.protocol_name:
-            self.prepare_rebalance(transition)
+            return
+        result = self._join_result(member)
+        if command.can_skip_assignment:
+            is_leader = member.member_id == self.roster.leader_id
+            result = replace(result, skip_assignment=is_leader)
         else:
-            result = self._join_result(member)
-            if command.can_skip_assignment:
-                is_leader = member.member_id == self.roster.leader_id
-                result = replace(result, skip_assignment=is_leader)
-            else:
-                # An older client would assign again if it saw itself as the leader: it gets the
-                # leader of before, which may be its own old id.
-                result = replace(result, leader=old_leader or "", members=())
-            self._persist(replace(write, result=result), self._record(), transition)
+            # An older client would assign again if it saw itself as the leader: it gets the
+            # leader of before, which may be its own old id.
+            result = replace(result, leader=old_leader or "", members=())
+        transition.persist(self._record(), (command.waiter, result))
 
     def _fence_old_member_id(
         self, member: ClassicMember, new_id: str, transition: Transition
@@ -389,13 +327,11 @@ class ClassicGroup:
             # The member repeats its sync on another connection; the old answer is not read.
             transition.answer(member.sync_waiter, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_waiter = command.waiter
-        if member.member_id == self.roster.leader_id and not self._is_storing_assignment():
+        if member.member_id == self.roster.leader_id and not self._is_assigned:
             self._store_assignment(command.assignments, transition)
         return transition.effects
 
     def _check_sync(self, command: SyncCommand) -> ErrorCode:
-        if self.state is ClassicGroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self._check_identity(command.member_id, command.instance_id)
         if error is not ErrorCode.NONE:
             return error
@@ -417,13 +353,6 @@ class ClassicGroup:
             if not pending_sync:
                 transition.cancel(SYNC_TIMER)
 
-    def _is_storing_assignment(self) -> bool:
-        """Whether this generation's assignment is being written; a repeat must not change it."""
-        return any(
-            isinstance(write, _AssignmentWrite) and write.record.generation == self.generation
-            for write in self._writes.values()
-        )
-
     def _store_assignment(self, assignments: dict[str, bytes], transition: Transition) -> None:
         """Store the leader's assignments; members that it left out get an empty one."""
         record = self._record(assignments)
@@ -431,7 +360,9 @@ class ClassicGroup:
             self._reject_syncs(ErrorCode.UNKNOWN_SERVER_ERROR, transition)
             self.prepare_rebalance(transition)
             return
-        self._persist(_AssignmentWrite(record), record, transition)
+        # The leader may repeat its sync; what is being written must not change any more.
+        self._is_assigned = True
+        transition.persist(record)
 
     def _reject_syncs(self, error: ErrorCode, transition: Transition) -> None:
         """Answer all waiting syncs with an error; the assignments of the generation are void."""
@@ -454,8 +385,6 @@ class ClassicGroup:
 
     def heartbeat(self, sender: RequestingMember, now_ms: int) -> ErrorCode:
         """Renew the session of a member. Writes nothing and sets no timer."""
-        if self.state is ClassicGroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self.state is ClassicGroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = self._check_sender(sender)
@@ -478,8 +407,6 @@ class ClassicGroup:
         Commits of a transaction are allowed in cases 2 and 4 too: its producer need not be a member
         (KIP-447).
         """
-        if self.state is ClassicGroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if sender.generation < 0 and self.state is ClassicGroupState.EMPTY:
             return ErrorCode.NONE
         if sender.generation < 0 and not sender.member_id and sender.instance_id is None:
@@ -497,8 +424,6 @@ class ClassicGroup:
     ) -> tuple[list[ErrorCode], list[Effect]]:
         """Remove members, ids not used yet included; return one error per leaving member."""
         transition = Transition(now_ms)
-        if self.state is ClassicGroupState.DEAD:
-            return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(leaving), transition.effects
         member_count = len(self.roster)
         errors = [self._leave_one(leaving_member, transition) for leaving_member in leaving]
         if len(self.roster) < member_count:
@@ -565,19 +490,43 @@ class ClassicGroup:
 
     # Events other than requests.
 
-    def persisted(self, revision: int, *, failed: bool, now_ms: int) -> list[Effect]:
-        """Continue after the `Persist` of that revision ended.
+    def replay(self, record: ClassicGroupRecord, now_ms: int) -> list[Effect]:
+        """Let a durable generation hold, and answer the syncs that wait for it.
 
-        A write that a rebalance overtook changes nothing any more.
+        Three cases: 1. it is newer than what is in memory, at a start or after a fault: its members
+        begin with a full session timeout; 2. it is the running one; 3. a rebalance has overtaken
+        it: nothing changes, as a later record will replace it.
         """
         transition = Transition(now_ms)
-        match self._writes.pop(revision):
-            case _AssignmentWrite(record):
-                self._assignment_stored(record, transition, failed=failed)
-            case _ReplacementWrite() as write:
-                self._replacement_stored(write, transition, failed=failed)
-            case _EmptyGenerationWrite():
-                pass  # If it could not be stored, the next generation will be.
+        if record.generation > self.generation:
+            self._load(record, transition)
+        is_running = record.generation == self.generation
+        if is_running and self.state is ClassicGroupState.COMPLETING_REBALANCE:
+            self._assign(record, transition)
+        return transition.effects
+
+    def write_failed(
+        self, record: ClassicGroupRecord, durable: ClassicGroupRecord | None, now_ms: int
+    ) -> list[Effect]:
+        """Undo what was done ahead of a record that could not be stored.
+
+        Three cases: 1. the assignment that members wait for: the rebalance begins again; 2. the new
+        id of a static member: it has the old one again; 3. anything else: the next generation will
+        be stored.
+
+        Args:
+            record: what could not be stored.
+            durable: what is stored; None without anything.
+            now_ms: monotonic time.
+        """
+        transition = Transition(now_ms)
+        if record.generation != self.generation:
+            return transition.effects
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE:
+            self._reject_syncs(ErrorCode.COORDINATOR_NOT_AVAILABLE, transition)
+            self.prepare_rebalance(transition)
+        elif self.state is ClassicGroupState.STABLE and durable is not None:
+            self._restore_ids(durable, transition)
         return transition.effects
 
     def abandon(self, waiter: int, now_ms: int) -> list[Effect]:
@@ -600,8 +549,6 @@ class ClassicGroup:
     def timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
         """Act on a timer: the initial delay, a rebalance, missing syncs or a session is over."""
         transition = Transition(now_ms)
-        if self.state is ClassicGroupState.DEAD:
-            return transition.effects
         if key == JOIN_TIMER:
             self._join_timer_fired(transition)
         elif key == SYNC_TIMER:
@@ -610,65 +557,45 @@ class ClassicGroup:
             self._session_timer_fired(key.subject, transition)
         return transition.effects
 
-    def kill(self, now_ms: int) -> list[Effect]:
-        """End the group after its deletion; only an empty one can be deleted."""
-        assert self.state is ClassicGroupState.EMPTY, f"{self.group_id} is {self.state}"
-        transition = Transition(now_ms)
-        self.end()
-        for member_id in self.roster.pending:
-            transition.cancel(session_timer(member_id))
-        self.roster.pending.clear()
-        return transition.effects
+    def _load(self, record: ClassicGroupRecord, transition: Transition) -> None:
+        """Begin a stored generation, whose assignment is to follow."""
+        for member_id in tuple(self.roster.members):
+            self._drop_member(member_id, transition)
+        transition.cancel(JOIN_TIMER)
+        transition.cancel(SYNC_TIMER)
+        self._delay_left_ms = None
+        self.generation = record.generation
+        self.protocol_type = record.protocol_type
+        self.protocol_name = record.protocol_name
+        for stored in record.members:
+            member = member_from_record(stored)
+            self.roster.add(member)
+            self._renew_session(member, transition)
+        self.roster.leader_id = record.leader
+        self.state = ClassicGroupState.COMPLETING_REBALANCE
 
-    def end(self) -> None:
-        """Reject everything from now on: the group was deleted, or another object replaces it."""
-        self.state = ClassicGroupState.DEAD
-
-    def _assignment_stored(
-        self, record: ClassicGroupRecord, transition: Transition, *, failed: bool
-    ) -> None:
-        is_overtaken = record.generation != self.generation
-        if is_overtaken or self.state is not ClassicGroupState.COMPLETING_REBALANCE:
-            return
-        if failed:
-            self._reject_syncs(ErrorCode.COORDINATOR_NOT_AVAILABLE, transition)
-            self.prepare_rebalance(transition)
-            return
-        self._apply(record)
+    def _assign(self, record: ClassicGroupRecord, transition: Transition) -> None:
+        for stored in record.members:
+            member = self.roster.members[stored.member_id]
+            member.assignment = stored.assignment
+        self.state = ClassicGroupState.STABLE if record.members else ClassicGroupState.EMPTY
         for member in self.roster.members.values():
             if member.sync_waiter is not None:
                 transition.answer(member.sync_waiter, self._sync_result(member))
                 member.sync_waiter = None
                 self._renew_session(member, transition)
 
-    def _replacement_stored(
-        self, write: _ReplacementWrite, transition: Transition, *, failed: bool
-    ) -> None:
-        """Answer the join under the new id; if a rebalance began meanwhile, that answers it."""
-        member = self.roster.members.get(write.member_id)
-        is_overtaken = (
-            self.state is not ClassicGroupState.STABLE or self.generation != write.generation
-        )
-        if member is None or is_overtaken:
-            return
-        if member.join_waiter == write.waiter:
-            self.roster.set_join_waiter(member, None)
-            rejected = JoinResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            transition.answer(write.waiter, rejected if failed else write.result)
-        if failed:
-            self._restore_old_member(member, write, transition)
-        else:
-            self._renew_session(member, transition)
-
-    def _restore_old_member(
-        self, member: ClassicMember, write: _ReplacementWrite, transition: Transition
-    ) -> None:
-        transition.cancel(session_timer(member.member_id))
-        member.timer_ms = 0
-        self.roster.rename(member, write.old_id)
-        self.roster.set_protocols(member, write.old_protocols)
-        member.session_timeout_ms, member.rebalance_timeout_ms = write.old_timeouts_ms
-        self._renew_session(member, transition)
+    def _restore_ids(self, durable: ClassicGroupRecord, transition: Transition) -> None:
+        """Give static members the ids and settings that they have in the durable record."""
+        for stored in durable.members:
+            member_id = self.roster.static_ids.get(stored.instance_id or "")
+            if member_id is None or member_id == stored.member_id:
+                continue
+            member = self.roster.members[member_id]
+            self.roster.set_protocols(member, stored.protocols)
+            member.session_timeout_ms = stored.session_timeout_ms
+            member.rebalance_timeout_ms = stored.rebalance_timeout_ms
+            self._fence_old_member_id(member, stored.member_id, transition)
 
     def _abandon_join(self, member: ClassicMember, transition: Transition) -> None:
         self.roster.set_join_waiter(member, None)
@@ -727,6 +654,7 @@ class ClassicGroup:
         """Begin to collect the members of the next generation."""
         if self.state is ClassicGroupState.COMPLETING_REBALANCE:
             self._reject_syncs(ErrorCode.REBALANCE_IN_PROGRESS, transition)
+        self._is_assigned = False
         transition.cancel(SYNC_TIMER)
         was_empty = self.state is ClassicGroupState.EMPTY
         self.state = ClassicGroupState.PREPARING_REBALANCE
@@ -791,7 +719,7 @@ class ClassicGroup:
         else:
             self.protocol_name = None
             self.state = ClassicGroupState.EMPTY
-            self._persist(_EmptyGenerationWrite(), self._record(), transition)
+            transition.persist(self._record())
 
     def _begin_generation(self, transition: Transition) -> None:
         self.protocol_name = self.roster.choose_protocol()
@@ -831,24 +759,6 @@ class ClassicGroup:
             member.session_deadline_ms = now_ms + member.session_timeout_ms
 
     # Records.
-
-    def _persist(self, write: _Write, record: ClassicGroupRecord, transition: Transition) -> None:
-        """Ask for `record` to be stored; `persisted` finds `write` again when that ended."""
-        self._revision += 1
-        self._writes[self._revision] = write
-        transition.persist(self._revision, record)
-
-    def _apply(self, record: ClassicGroupRecord) -> None:
-        """Take over a durable record of the running generation.
-
-        The only way to assignments and to STABLE, live and after a restart.
-        """
-        assert record.generation == self.generation, f"{record.generation} != {self.generation}"
-        self.protocol_name = record.protocol_name
-        self.roster.leader_id = record.leader
-        for stored in record.members:
-            self.roster.members[stored.member_id].assignment = stored.assignment
-        self.state = ClassicGroupState.STABLE if record.members else ClassicGroupState.EMPTY
 
     def _record(self, assignments: dict[str, bytes] | None = None) -> ClassicGroupRecord:
         """Return the group as it is to be stored, with `assignments` instead of the current."""

@@ -54,7 +54,7 @@ def join(
         reserved = JoinResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         transition.answer(command.waiter, reserved)
         return transition.effects
-    member = _joining(group, command, member_id, subscription, transition)
+    member = _joining(group, command, member_id, subscription)
     owned = with_topic_ids(subscription.owned, catalog)
     after = group.reconcile(member, owned=owned, catalog=catalog, transition=transition)
     result = JoinResult(
@@ -100,20 +100,23 @@ def heartbeat(
     if isinstance(member, ErrorCode):
         return member, transition.effects
     group.renew_session(member, transition)
-    could_receive = any(group.roster.is_free(one) for one in member.target - member.assigned)
-    is_behind = member.epoch < group.epoch or member.state is MemberState.REVOKING
+    could_receive = any(group.members.is_free(one) for one in member.target - member.assigned)
+    is_behind = member.epoch < group.record.epoch or member.state is MemberState.REVOKING
     error = ErrorCode.REBALANCE_IN_PROGRESS if is_behind or could_receive else ErrorCode.NONE
     return error, transition.effects
 
 
 def leave(
-    group: ConsumerGroup, leaving: tuple[LeavingMember, ...], now_ms: int
-) -> tuple[list[ErrorCode], list[Effect]]:
-    """Remove members of either protocol; an administrator names instances or ids."""
+    group: ConsumerGroup, leaving: tuple[LeavingMember, ...], waiter: int, now_ms: int
+) -> list[Effect]:
+    """Remove members of either protocol; an administrator names instances or ids.
+
+    The answer is the error of the request, NONE, and one for each leaving member.
+    """
     transition = Transition(now_ms)
-    errors = [_leave_one(group, leaving_member, transition) for leaving_member in leaving]
-    group.store(transition)
-    return errors, transition.effects
+    errors = [_leave_one(group, leaving_member) for leaving_member in leaving]
+    group.store(transition, (waiter, (ErrorCode.NONE, errors)))
+    return transition.effects
 
 
 def _subscription(command: JoinCommand) -> ConsumerProtocolSubscription | None:
@@ -130,10 +133,10 @@ def _check_join(
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     holder = None
     if command.instance_id is not None:
-        holder = group.roster.holder_of(command.instance_id)
-    member = group.roster.get(command.member_id)
+        holder = group.members.holder_of(command.instance_id)
+    member = group.members.get(command.member_id)
     if holder is None and member is None:
-        is_full = len(group.roster) >= group.config.consumer_max_size
+        is_full = len(group.members) >= group.config.consumer_max_size
         return ErrorCode.GROUP_MAX_SIZE_REACHED if is_full else ErrorCode.NONE
     if holder is not None and command.member_id not in {"", holder.member_id}:
         return ErrorCode.FENCED_INSTANCE_ID
@@ -145,14 +148,13 @@ def _joining(
     command: JoinCommand,
     member_id: str,
     subscription: ConsumerProtocolSubscription,
-    transition: Transition,
 ) -> ConsumerMember:
     """Return the member with what its JoinGroup says; a static one keeps its partitions."""
-    known = group.roster.get(member_id)
+    known = group.members.get(member_id)
     if known is None and command.instance_id is not None:
-        known = group.roster.holder_of(command.instance_id)
+        known = group.members.holder_of(command.instance_id)
     if known is not None and known.member_id != member_id:
-        group.forget(known, transition)
+        group.forget(known)
         known = replace(known, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     before = known or ConsumerMember(
         member_id=member_id,
@@ -178,9 +180,9 @@ def _joining(
 
 
 def _sender(group: ConsumerGroup, sender: RequestingMember) -> ConsumerMember | ErrorCode:
-    member = group.roster.get(sender.member_id)
+    member = group.members.get(sender.member_id)
     if sender.instance_id is not None:
-        holder = group.roster.holder_of(sender.instance_id)
+        holder = group.members.holder_of(sender.instance_id)
         if holder is not None and holder.member_id != sender.member_id:
             return ErrorCode.FENCED_INSTANCE_ID
     if member is None or member.classic is None:
@@ -188,16 +190,14 @@ def _sender(group: ConsumerGroup, sender: RequestingMember) -> ConsumerMember | 
     return member if sender.generation == member.epoch else ErrorCode.ILLEGAL_GENERATION
 
 
-def _leave_one(
-    group: ConsumerGroup, leaving_member: LeavingMember, transition: Transition
-) -> ErrorCode:
-    member = group.roster.get(leaving_member.member_id)
+def _leave_one(group: ConsumerGroup, leaving_member: LeavingMember) -> ErrorCode:
+    member = group.members.get(leaving_member.member_id)
     if leaving_member.instance_id is not None:
-        holder = group.roster.holder_of(leaving_member.instance_id)
+        holder = group.members.holder_of(leaving_member.instance_id)
         if holder is not None and leaving_member.member_id not in {"", holder.member_id}:
             return ErrorCode.FENCED_INSTANCE_ID
         member = holder
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    group.remove(member, transition)
+    group.remove(member)
     return ErrorCode.NONE

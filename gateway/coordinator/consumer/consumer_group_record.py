@@ -1,7 +1,7 @@
-"""Consumer records: the stored form of a group of the consumer protocol.
+"""Consumer records: a group of the consumer protocol as it is stored and decided on.
 
-Rule: one row per group, replaced as a whole, under the key that the group would have as a classic
-one: so a group that changes its protocol is one or the other at every moment.
+Rule: a value. One row per group, replaced as a whole, under the key that the group would have as a
+classic one: so a group that changes its protocol is one or the other at every moment.
 Must not know: when rows are written, how members move.
 
 Value: version (u8, 2), time of the write (i64, ms since the epoch), epoch (i32), epoch of the
@@ -17,13 +17,14 @@ Value: version (u8, 2), time of the write (i64, ms since the epoch), epoch (i32)
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from kledger.gateway.coordinator.classic.classic_group_record import PROTOCOLS
 from kledger.gateway.coordinator.consumer.consumer_member_state import (
     ClassicMemberMetadata,
     ConsumerMember,
+    ConsumerRoster,
     MemberState,
 )
 from kledger.gateway.coordinator.consumer_messages import (
@@ -49,18 +50,22 @@ CONSUMER_VALUE_VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupRecord:
-    """One group as it must be known again after a restart."""
+    """One group.
+
+    Attributes:
+        epoch: of the group.
+        assignment_epoch: the epoch for which the members' targets were computed.
+        topics: those that members subscribe to, by name.
+        saved_ms: wall time at which the record was written.
+    """
 
     group_id: str
     epoch: int = 0
     assignment_epoch: int = 0
     assignor: str = ""
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
-    members: tuple[ConsumerMember, ...] = ()
-
-
-def _stored_group(saved_ms: int, **fields: Any) -> tuple[ConsumerGroupRecord, int]:
-    return ConsumerGroupRecord(**fields), saved_ms
+    members: ConsumerRoster = field(default_factory=ConsumerRoster)
+    saved_ms: int = 0
 
 
 def _numbers_by_topic(partitions: Iterable[TopicIdPartition]) -> list[tuple[UUID, list[int]]]:
@@ -110,21 +115,20 @@ _MEMBER = RowLayout(
     revoking=_PARTITIONS,
     target=_PARTITIONS,
 )
-_GROUPS: RowFormat[Any] = RowFormat(
+_GROUPS: RowFormat[ConsumerGroupRecord] = RowFormat(
     "group",
     {
         CONSUMER_VALUE_VERSION: RowLayout(
-            _stored_group,
+            ConsumerGroupRecord,
             saved_ms=I64,
             epoch=I32,
             assignment_epoch=I32,
             assignor=TEXT32,
             topics=_TOPICS,
-            members=array(_MEMBER),
+            members=array(_MEMBER, make=ConsumerRoster),
         )
     },
     given=("group_id",),
-    arguments=("saved_ms",),
 )
 
 
@@ -133,16 +137,15 @@ def is_consumer_group_row(value: bytes) -> bool:
     return value[:1] == bytes([CONSUMER_VALUE_VERSION])
 
 
-def encode_consumer_group(record: ConsumerGroupRecord, saved_ms: int) -> bytes:
-    """Return the row of a group, written at wall time `saved_ms`."""
-    return _GROUPS.encode(record, saved_ms)
+def encode_consumer_group(record: ConsumerGroupRecord) -> bytes:
+    """Return the row of a group."""
+    return _GROUPS.encode(record)
 
 
-def decode_consumer_group(group_id: str, value: bytes) -> tuple[ConsumerGroupRecord, int]:
-    """Return the group in a row and the wall time at which it was written.
+def decode_consumer_group(group_id: str, value: bytes) -> ConsumerGroupRecord:
+    """Return the group in a row.
 
     Raises:
         UnreadableRow: the layout is not this one, or the row is not whole.
     """
-    group: tuple[ConsumerGroupRecord, int] = _GROUPS.decode(value, group_id)
-    return group
+    return _GROUPS.decode(value, group_id)

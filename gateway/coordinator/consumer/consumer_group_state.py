@@ -1,8 +1,9 @@
 """Consumer group state: one group of the consumer protocol, its members, target and timers.
 
-Rule: pure. Every entry point takes the monotonic time and returns effects. A change holds in memory
-at once and is answered when it is durable; if it cannot be stored, the group rolls back to its
-durable record, and all waiting requests are answered with an error that makes clients retry.
+Rule: pure. Every entry point takes the monotonic time and returns effects. A group is a record, and
+an event decides which record follows it; `Persist` takes that one, with the answers that wait for
+it. Beside the record a group has only the sessions of its members, which follow the durable records
+by `replay`, so that a record that cannot be stored leaves nothing to undo.
 Must not know: API versions, rows, committed offsets.
 
 Three epochs follow each other: the group's, bumped whenever members, subscriptions or topics
@@ -13,7 +14,7 @@ Source: KIP-848 (the protocol), KIP-345 (static members), KIP-447 (transactional
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -41,7 +42,7 @@ from kledger.gateway.coordinator.consumer_messages import (
 )
 from kledger.gateway.coordinator.effects import Effect, TimerKey, Transition
 from kledger.gateway.coordinator.group_config import ConsumerTimes, GroupConfig
-from kledger.gateway.coordinator.group_messages import JoinResult, RequestingMember, SyncResult
+from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.regex import InvalidRegex, compile_regex
 from kledger.gateway.wire.error_codes import ErrorCode
 
@@ -57,14 +58,12 @@ class ConsumerGroupState(StrEnum):
         heartbeat computes it.
     RECONCILING: some members have not reached their target yet.
     STABLE: every member owns its target.
-    DEAD: deleted; every request gets COORDINATOR_NOT_AVAILABLE, so that the client retries.
     """
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
-    DEAD = "Dead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +76,6 @@ class ConsumerGroupDescription:
     assignment_epoch: int
     assignor: str
     members: tuple[ConsumerMember, ...] = ()
-
-
-@dataclass(slots=True)
-class _UnconfirmedRecord:
-    """A record being stored, and the answers that wait for it."""
-
-    record: ConsumerGroupRecord
-    answers: list[tuple[int, object]]
 
 
 class _HeartbeatRejected(Exception):
@@ -101,54 +92,36 @@ class ConsumerGroup:
     kind: Final = "consumer"
     protocol_type: Final = CONSUMER_PROTOCOL
 
-    __slots__ = (
-        "_catalog_epoch",
-        "_is_changed",
-        "_is_dead",
-        "_revision",
-        "_timers",
-        "_writes",
-        "assignment_epoch",
-        "assignor",
-        "config",
-        "durable",
-        "epoch",
-        "group_id",
-        "roster",
-        "topics",
-    )
+    __slots__ = ("_before", "config", "record", "sessions")
 
-    def __init__(self, group_id: str, config: GroupConfig) -> None:
-        self.group_id = group_id
+    def __init__(
+        self, record: ConsumerGroupRecord, sessions: "MemberSessions", config: GroupConfig
+    ) -> None:
+        """Begin an event.
+
+        Args:
+            record: the newest one of the group; an event replaces it by the one that follows.
+            sessions: of the group's members, the same in every event.
+            config: the settings in force.
+        """
+        self.record = self._before = record
+        self.sessions = sessions
         self.config = config
-        self.epoch = 0
-        self.assignment_epoch = 0
-        self.assignor = config.consumer_assignors[0]
-        self.topics: dict[str, TopicMetadata] = {}
-        self.roster = ConsumerRoster()
-        self.durable = ConsumerGroupRecord(group_id=group_id, assignor=self.assignor)
-        self._timers = MemberTimers()
-        self._catalog_epoch: int | None = None
-        self._is_changed = False
-        self._is_dead = False
-        self._revision = 0
-        self._writes: dict[int, _UnconfirmedRecord] = {}
 
-    @classmethod
-    def from_record(
-        cls, record: ConsumerGroupRecord, config: GroupConfig, now_ms: int
-    ) -> tuple["ConsumerGroup", list[Effect]]:
-        """Load a group after a restart; each member starts with a full session timeout."""
-        group = cls(record.group_id, config)
-        group.durable = record
-        transition = Transition(now_ms)
-        group._roll_back(transition)
-        return group, transition.effects
+    @property
+    def group_id(self) -> str:
+        """The id of the group."""
+        return self.record.group_id
+
+    @property
+    def members(self) -> ConsumerRoster:
+        """The members."""
+        return self.record.members
 
     @property
     def is_empty(self) -> bool:
         """Whether it may be deleted; a static member that left for a while is still a member."""
-        return not len(self.roster) and not self._is_dead
+        return not len(self.members)
 
     @property
     def is_unused(self) -> bool:
@@ -158,27 +131,26 @@ class ConsumerGroup:
     @property
     def is_all_classic(self) -> bool:
         """Whether there are members, but none of the consumer protocol any more."""
-        return len(self.roster) > 0 and all(one.classic is not None for one in self.roster)
+        return len(self.members) > 0 and all(one.classic is not None for one in self.members)
 
     @property
     def state(self) -> ConsumerGroupState:
         """The phase of the group."""
-        if self._is_dead:
-            return ConsumerGroupState.DEAD
-        if not len(self.roster):
+        record = self.record
+        if not len(record.members):
             return ConsumerGroupState.EMPTY
-        if self.epoch > self.assignment_epoch:
+        if record.epoch > record.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
         is_done = all(
-            member.state is MemberState.STABLE and member.epoch == self.assignment_epoch
-            for member in self.roster
+            member.state is MemberState.STABLE and member.epoch == record.assignment_epoch
+            for member in record.members
         )
         return ConsumerGroupState.STABLE if is_done else ConsumerGroupState.RECONCILING
 
     @property
     def topics_in_use(self) -> Iterable[str]:
         """The names of the topics that members read."""
-        return self.topics if len(self.roster) else ()
+        return self.record.topics if len(self.members) else ()
 
     @property
     def times(self) -> ConsumerTimes:
@@ -195,18 +167,13 @@ class ConsumerGroup:
         A heartbeat is rejected before anything has changed, or accepted as a whole.
         """
         transition = Transition(now_ms)
-        if self._is_dead:
-            transition.answer(
-                command.waiter, HeartbeatResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            )
-            return transition.effects
         try:
             if command.epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
-                result = self._leave(command, transition)
+                result = self._leave(command)
             else:
                 result = self._stay(command, catalog, transition)
         except _HeartbeatRejected as rejected:
-            assert not self._is_changed, f"{self.group_id} changed and rejected"
+            assert self.record is self._before, f"{self.group_id} changed and rejected"
             transition.answer(command.waiter, rejected.result)
         else:
             self.store(transition, (command.waiter, result))
@@ -218,7 +185,7 @@ class ConsumerGroup:
         known = self._admit(command)
         if command.topic_regex:
             _check_regex(command.topic_regex)
-        before = self._with_request(known, command, transition)
+        before = self._with_request(known, command)
         after = self.reconcile(before, owned=command.owned, catalog=catalog, transition=transition)
         is_new_to_client = command.is_full or after.assigned != before.assigned
         return HeartbeatResult(
@@ -235,15 +202,15 @@ class ConsumerGroup:
             _HeartbeatRejected: the sender is not the member it claims to be, or the group is full.
         """
         size_max = self.config.consumer_max_size
-        if command.member_id not in self.roster and len(self.roster) >= size_max:
+        if command.member_id not in self.members and len(self.members) >= size_max:
             raise _HeartbeatRejected(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"the group has {len(self.roster)} members, which is as many as it may have",
+                f"the group has {len(self.members)} members, which is as many as it may have",
             )
         if command.instance_id is not None:
             return self._admit_static(command, command.instance_id)
         if command.epoch == JOIN_EPOCH:
-            return self.roster.get(command.member_id)
+            return self.members.get(command.member_id)
         member = self._known(command.member_id)
         _check_epoch(member, command)
         return member
@@ -253,9 +220,9 @@ class ConsumerGroup:
             member = self._static_member_of(command, instance_id)
             _check_epoch(member, command)
             return member
-        holder = self.roster.holder_of(instance_id)
+        holder = self.members.holder_of(instance_id)
         if holder is None:
-            return self.roster.get(command.member_id)
+            return self.members.get(command.member_id)
         # A static member of the classic protocol sends no LeaveGroup when it restarts.
         if holder.epoch != STATIC_LEAVE_EPOCH and holder.classic is None:
             raise _HeartbeatRejected(
@@ -266,7 +233,7 @@ class ConsumerGroup:
         return holder
 
     def _with_request(
-        self, known: ConsumerMember | None, command: HeartbeatCommand, transition: Transition
+        self, known: ConsumerMember | None, command: HeartbeatCommand
     ) -> ConsumerMember:
         """Return the member with what its heartbeat says.
 
@@ -283,7 +250,7 @@ class ConsumerGroup:
                 rebalance_timeout_ms=command.rebalance_timeout_ms,
             )
         elif known.epoch == STATIC_LEAVE_EPOCH or known.member_id != command.member_id:
-            self.forget(known, transition)
+            self.forget(known)
             member = replace(
                 known,
                 member_id=command.member_id,
@@ -292,23 +259,23 @@ class ConsumerGroup:
                 classic=None,
             )
         else:
-            instance_id = command.instance_id or known.instance_id
-            member = replace(known, instance_id=instance_id, classic=None)
+            member, instance_id = known, command.instance_id or known.instance_id
+            if known.classic is not None or instance_id != known.instance_id:
+                member = replace(known, instance_id=instance_id, classic=None)
         member = updated(member, command)
         if known is None or not member.has_same_subscription(known):
             self.bump_epoch()
         return member
 
-    def _leave(self, command: HeartbeatCommand, transition: Transition) -> HeartbeatResult:
+    def _leave(self, command: HeartbeatCommand) -> HeartbeatResult:
         """Remove a member, or keep the partitions of a static one for a session timeout."""
         if command.instance_id is not None:
             member = self._static_member_of(command, command.instance_id)
         else:
             member = self._known(command.member_id)
         if command.epoch == LEAVE_EPOCH:
-            self.remove(member, transition)
+            self.remove(member)
         else:
-            self._timers.stop_watching(member, transition)
             away = replace(
                 member,
                 epoch=STATIC_LEAVE_EPOCH,
@@ -320,7 +287,7 @@ class ConsumerGroup:
         return HeartbeatResult(member_id=member.member_id, epoch=command.epoch)
 
     def _known(self, member_id: str) -> ConsumerMember:
-        member = self.roster.get(member_id)
+        member = self.members.get(member_id)
         if member is None:
             raise _HeartbeatRejected(
                 ErrorCode.UNKNOWN_MEMBER_ID,
@@ -330,7 +297,7 @@ class ConsumerGroup:
 
     def _static_member_of(self, command: HeartbeatCommand, instance_id: str) -> ConsumerMember:
         """Return the static member that the sender claims to be."""
-        holder = self.roster.holder_of(instance_id)
+        holder = self.members.holder_of(instance_id)
         if holder is None:
             raise _HeartbeatRejected(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
@@ -354,14 +321,12 @@ class ConsumerGroup:
         of a producer that need not be a member (KIP-447). 3. a member in its epoch. 4. any other
         sender: it may have lost the partitions that it commits for.
         """
-        if self._is_dead:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if sender.generation < 0 and self.is_empty:
             return ErrorCode.NONE
         is_anonymous = not sender.member_id and sender.instance_id is None
         if is_transactional and sender.generation < 0 and is_anonymous:
             return ErrorCode.NONE
-        member = self.roster.get(sender.member_id)
+        member = self.members.get(sender.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         is_classic_sender = member.classic is not None or is_transactional
@@ -375,7 +340,7 @@ class ConsumerGroup:
         """Return the error of an offset fetch, or NONE; tools claim neither id nor epoch."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
-        member = self.roster.get(member_id or "")
+        member = self.members.get(member_id or "")
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
@@ -385,10 +350,10 @@ class ConsumerGroup:
         return ConsumerGroupDescription(
             group_id=self.group_id,
             state=self.state.value,
-            epoch=self.epoch,
-            assignment_epoch=self.assignment_epoch,
-            assignor=self.assignor,
-            members=tuple(self.roster),
+            epoch=self.record.epoch,
+            assignment_epoch=self.record.assignment_epoch,
+            assignor=self.record.assignor,
+            members=tuple(self.members),
         )
 
     # Events other than requests.
@@ -396,41 +361,23 @@ class ConsumerGroup:
     def timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
         """End a membership if its deadline has passed."""
         transition = Transition(now_ms)
-        member = self.roster.get(key.subject)
-        if member is None or self._is_dead or not self._timers.has_expired(key, member, transition):
-            return transition.effects
-        self.remove(member, transition)
-        self.store(transition)
+        member = self.members.get(key.subject)
+        session_ms = self.times.session_timeout_ms
+        has_expired = self.sessions.has_expired(key, member, transition, session_ms)
+        if has_expired and member is not None:
+            self.remove(member)
+            self.store(transition)
         return transition.effects
 
-    def persisted(self, revision: int, *, failed: bool, now_ms: int) -> list[Effect]:
-        """Answer the requests that waited for a write, or roll back to the durable record.
-
-        All writes behind a failed one fail too, before any other event.
-        """
+    def replay(self, record: ConsumerGroupRecord, now_ms: int) -> list[Effect]:
+        """Begin and end sessions as a durable record says; at a start each has its full timeout."""
         transition = Transition(now_ms)
-        write = self._writes.pop(revision)
-        if failed:
-            self._roll_back(transition)
-        else:
-            self.durable = write.record
-        for waiter, result in write.answers:
-            transition.answer(waiter, _retriable(result) if failed else result)
+        self.sessions.replay(record.members, transition, self.times.session_timeout_ms)
         return transition.effects
 
     def abandon(self, _waiter: int, _now_ms: int) -> list[Effect]:
         """Do nothing: a member outlives its connection, and its next heartbeat repeats all."""
         return []
-
-    def kill(self, _now_ms: int) -> list[Effect]:
-        """End the group after its deletion; only an empty one can be deleted."""
-        assert self.is_empty, f"{self.group_id} is {self.state}"
-        self.end()
-        return []
-
-    def end(self) -> None:
-        """Reject everything from now on: the group was deleted, or another object replaces it."""
-        self._is_dead = True
 
     # Members, also for `classic_in_consumer_state`.
 
@@ -456,58 +403,58 @@ class ConsumerGroup:
         self._put(member)
         self.renew_session(member, transition)
         self._update_target_assignment(catalog)
-        before = self.roster.member(member.member_id)
+        members = self.record.members
         after = reconciled(
-            before,
-            target_epoch=self.assignment_epoch,
+            members.member(member.member_id),
+            target_epoch=self.record.assignment_epoch,
             owned=owned,
-            is_free=self.roster.is_free,
+            is_free=members.is_free,
         )
         self._put(after)
-        self._timers.watch(before, after, transition)
         return after
 
-    def remove(self, member: ConsumerMember, transition: Transition) -> None:
+    def remove(self, member: ConsumerMember) -> None:
         """End a membership; its partitions become free."""
-        self.forget(member, transition)
+        self.forget(member)
         self.bump_epoch()
 
-    def forget(self, member: ConsumerMember, transition: Transition) -> None:
+    def forget(self, member: ConsumerMember) -> None:
         """Remove a member without a new epoch, because it is added again under another id."""
-        self.roster.remove(member.member_id)
-        self._timers.forget(member, transition)
-        self._is_changed = True
+        self.record = replace(self.record, members=self.members.without(member.member_id))
 
     def renew_session(self, member: ConsumerMember, transition: Transition) -> None:
         """Restart the member's session timeout."""
-        self._timers.renew_session(member, transition, self.times.session_timeout_ms)
+        self.sessions.renew(member, transition, self.times.session_timeout_ms)
 
     def bump_epoch(self) -> None:
         """Mark the target assignment as out of date."""
-        self.epoch += 1
-        self._catalog_epoch = None
-        self._is_changed = True
+        self.record = replace(self.record, epoch=self.record.epoch + 1)
 
-    def _put(self, member: ConsumerMember) -> None:
-        """Add a member, or replace its value."""
-        self._is_changed |= self.roster.put(member)
+    def _put(self, *members: ConsumerMember) -> None:
+        """Add members, or replace their values."""
+        before = self.record.members
+        after = before.with_members(*members)
+        if after is not before:
+            self.record = replace(self.record, members=after)
 
     # Target assignment: computed when members, subscriptions or topics have changed, never else.
 
     def _update_target_assignment(self, catalog: TopicCatalog) -> None:
         """Check whether topics appeared, vanished or grew; assign if anything has changed."""
-        if self._catalog_epoch == catalog.epoch:
+        record = self.record
+        is_assigned = record.epoch == record.assignment_epoch
+        if is_assigned and self.sessions.has_checked(record.topics, catalog.epoch):
             return
         subscriptions = SubscribedTopics(catalog)
-        topics = subscriptions.of_all(self.roster)
-        if topics != self.topics:
-            self.topics = topics
+        topics = subscriptions.of_all(record.members)
+        if topics != record.topics:
+            self.record = replace(record, topics=topics)
             # A member that joined or left has bumped the epoch already.
-            if self.epoch == self.assignment_epoch:
+            if is_assigned:
                 self.bump_epoch()
-        if self.epoch > self.assignment_epoch:
+        if self.record.epoch > self.record.assignment_epoch:
             self._assign(subscriptions)
-        self._catalog_epoch = catalog.epoch
+        self.sessions.checked(self.record.topics, catalog.epoch)
 
     def _assign(self, subscriptions: "SubscribedTopics") -> None:
         wanted = {
@@ -518,20 +465,29 @@ class ConsumerGroup:
                 ),
                 previous=member.target,
             )
-            for member in self.roster
+            for member in self.members
         }
         counts = {
             topic_metadata.topic_id: topic_metadata.partition_count
-            for topic_metadata in self.topics.values()
+            for topic_metadata in self.record.topics.values()
         }
-        self.assignor = self._chosen_assignor()
-        for member_id, target in ASSIGNORS[self.assignor](wanted, counts).items():
-            self._put(replace(self.roster.member(member_id), target=target))
-        self.assignment_epoch = self.epoch
+        assignor, members = self._chosen_assignor(), self.members
+        targets = ASSIGNORS[assignor](wanted, counts)
+        changed = [
+            replace(member, target=targets[member.member_id])
+            for member in members
+            if member.target != targets[member.member_id]
+        ]
+        self.record = replace(
+            self.record,
+            members=members.with_members(*changed),
+            assignor=assignor,
+            assignment_epoch=self.record.epoch,
+        )
 
     def _chosen_assignor(self) -> str:
         """Return the assignor that most members ask for, else the first one of the settings."""
-        votes = Counter(one.server_assignor for one in self.roster if one.server_assignor)
+        votes = Counter(one.server_assignor for one in self.members if one.server_assignor)
         return votes.most_common(1)[0][0] if votes else self.config.consumer_assignors[0]
 
     # Records.
@@ -543,36 +499,12 @@ class ConsumerGroup:
             transition: the event.
             answers: waiters and their results.
         """
-        if self._is_changed:
-            self._is_changed = False
-            self._revision += 1
-            record = self._record()
-            self._writes[self._revision] = _UnconfirmedRecord(record, list(answers))
-            transition.persist(self._revision, record)
-        elif self._writes:
-            self._writes[max(self._writes)].answers += answers
-        else:
-            for waiter, result in answers:
-                transition.answer(waiter, result)
+        transition.persist(None if self.record is self._before else self.record, *answers)
 
-    def _record(self) -> ConsumerGroupRecord:
-        return ConsumerGroupRecord(
-            group_id=self.group_id,
-            epoch=self.epoch,
-            assignment_epoch=self.assignment_epoch,
-            assignor=self.assignor,
-            topics=self.topics,
-            members=tuple(self.roster),
-        )
 
-    def _roll_back(self, transition: Transition) -> None:
-        """Return to the durable record; restored members start with a full session timeout."""
-        record = self.durable
-        self.epoch, self.assignment_epoch = record.epoch, record.assignment_epoch
-        self.assignor, self.topics = record.assignor, record.topics
-        self._catalog_epoch = None
-        self._timers.restart(self.roster, record.members, transition, self.times.session_timeout_ms)
-        self.roster = ConsumerRoster(record.members)
+def new_record(group_id: str, config: GroupConfig) -> ConsumerGroupRecord:
+    """Return a group without members."""
+    return ConsumerGroupRecord(group_id=group_id, assignor=config.consumer_assignors[0])
 
 
 def _check_epoch(member: ConsumerMember, command: HeartbeatCommand) -> None:
@@ -598,12 +530,6 @@ def _check_regex(text: str) -> None:
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{text}` is not a valid regular expression: {error}",
         ) from None
-
-
-def _retriable(result: object) -> object:
-    """Return a result of the same type with an error that makes the client retry."""
-    assert isinstance(result, HeartbeatResult | JoinResult | SyncResult), f"unknown {result!r}"
-    return type(result)(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class SubscribedTopics:
@@ -653,84 +579,112 @@ class SubscribedTopics:
         return self._matches[text]
 
 
-class MemberTimers:
-    """The session and rebalance timers of all members of one group.
+class MemberSessions:
+    """What a group has beside its record: the sessions and rebalance timeouts of its members.
 
-    A heartbeat only moves the session's deadline; when the timer fires before that, it is set
-    again. So a heartbeat costs one assignment.
+    They begin and end with the durable records, so that none of them has to be undone. A heartbeat
+    only moves the session's deadline; when the timer fires before that, it is set again. So a
+    heartbeat costs one assignment.
     """
 
-    __slots__ = ("_deadlines",)
+    __slots__ = ("_checked", "_deadlines", "_durable", "_revocations")
 
     def __init__(self) -> None:
         self._deadlines: dict[str, tuple[int, int]] = {}
+        """By member id: the end of its session, and when its timer fires."""
+        self._revocations: dict[str, tuple[int, int]] = {}
+        """Of members that revoke: the epoch in which they do, and their rebalance timeout."""
+        self._durable = ConsumerRoster()
+        """The members that have a session."""
+        self._checked: tuple[dict[str, TopicMetadata], int] | None = None
 
-    def renew_session(
+    def has_checked(self, topics: dict[str, TopicMetadata], catalog_epoch: int) -> bool:
+        """Whether these very topics were found to be those of that epoch of the catalog."""
+        checked = self._checked
+        return checked is not None and checked[0] is topics and checked[1] == catalog_epoch
+
+    def checked(self, topics: dict[str, TopicMetadata], catalog_epoch: int) -> None:
+        """Remember that these topics are those of that epoch."""
+        self._checked = topics, catalog_epoch
+
+    def renew(
         self, member: ConsumerMember, transition: Transition, session_timeout_ms: int
     ) -> None:
-        """Restart a member's session; members of the classic protocol bring their own timeout."""
+        """Restart a member's session; that of a member that is not durable yet has not begun."""
+        if member.member_id in self._deadlines:
+            self._begin(member, transition, session_timeout_ms)
+
+    def replay(
+        self, members: ConsumerRoster, transition: Transition, session_timeout_ms: int
+    ) -> None:
+        """Let each of these members, and nobody else, have a session."""
+        for member in members.changed_since(self._durable):
+            if member.member_id not in self._deadlines:
+                self._begin(member, transition, session_timeout_ms)
+            if member.state is not MemberState.REVOKING:
+                self._stop_rebalance_timeout(member.member_id, transition)
+            elif self._revocation_epoch(member.member_id) != member.epoch:
+                timeout_ms = member.rebalance_timeout_ms
+                self._revocations[member.member_id] = member.epoch, timeout_ms
+                transition.schedule(TimerKey(REBALANCE_KIND, member.member_id), timeout_ms)
+        if len(self._deadlines) > len(members):
+            for member_id in [each for each in self._deadlines if each not in members]:
+                del self._deadlines[member_id]
+                transition.cancel(TimerKey(SESSION_KIND, member_id))
+                self._stop_rebalance_timeout(member_id, transition)
+        self._durable = members
+
+    def has_expired(
+        self,
+        key: TimerKey,
+        member: ConsumerMember | None,
+        transition: Transition,
+        session_timeout_ms: int,
+    ) -> bool:
+        """Whether a member has to be removed, as one of its timers has fired.
+
+        The timer is set again in any case: the removal, or the change under way that makes it
+        needless, may fail. Once that is durable, `replay` cancels the timer.
+
+        Args:
+            key: of the timer.
+            member: the newest value; None if it is being removed.
+            transition: the event.
+            session_timeout_ms: of members of the consumer protocol.
+        """
+        if key.kind == REBALANCE_KIND:
+            epoch, timeout_ms = self._revocations[key.subject]
+            transition.schedule(key, timeout_ms)
+            return (
+                member is not None
+                and member.state is MemberState.REVOKING
+                and member.epoch == epoch
+            )
+        deadline_ms, _ = self._deadlines[key.subject]
+        has_passed = deadline_ms <= transition.now_ms
+        if has_passed:
+            deadline_ms = transition.now_ms + session_timeout_ms
+        self._deadlines[key.subject] = deadline_ms, deadline_ms
+        transition.schedule(key, deadline_ms - transition.now_ms)
+        return has_passed
+
+    def _begin(
+        self, member: ConsumerMember, transition: Transition, session_timeout_ms: int
+    ) -> None:
+        """Restart a session; members of the classic protocol bring their own timeout."""
         classic = member.classic
         timeout_ms = session_timeout_ms if classic is None else classic.session_timeout_ms
         deadline_ms = transition.now_ms + timeout_ms
         _, timer_ms = self._deadlines.get(member.member_id, (0, 0))
         if timer_ms <= transition.now_ms or timer_ms > deadline_ms:
             timer_ms = deadline_ms
-            transition.schedule(_session_timer(member.member_id), timeout_ms)
+            transition.schedule(TimerKey(SESSION_KIND, member.member_id), timeout_ms)
         self._deadlines[member.member_id] = (deadline_ms, timer_ms)
 
-    def has_expired(self, key: TimerKey, member: ConsumerMember, transition: Transition) -> bool:
-        """Whether the deadline of a timer that fired has passed; sets the timer again if not."""
-        if key.kind == REBALANCE_KIND:
-            return member.state is MemberState.REVOKING
-        deadline_ms, _ = self._deadlines[member.member_id]
-        if deadline_ms <= transition.now_ms:
-            return True
-        self._deadlines[member.member_id] = (deadline_ms, deadline_ms)
-        transition.schedule(key, deadline_ms - transition.now_ms)
-        return False
+    def _revocation_epoch(self, member_id: str) -> int | None:
+        revocation = self._revocations.get(member_id)
+        return None if revocation is None else revocation[0]
 
-    def watch(self, before: ConsumerMember, after: ConsumerMember, transition: Transition) -> None:
-        """Start the rebalance timeout of a member that begins to revoke; stop it when it ends."""
-        if after.state is not MemberState.REVOKING:
-            if before.state is MemberState.REVOKING:
-                self.stop_watching(after, transition)
-        elif before.state is not MemberState.REVOKING or before.epoch != after.epoch:
-            transition.schedule(_rebalance_timer(after), after.rebalance_timeout_ms)
-
-    def stop_watching(self, member: ConsumerMember, transition: Transition) -> None:
-        """Stop a member's rebalance timeout."""
-        transition.cancel(_rebalance_timer(member))
-
-    def forget(self, member: ConsumerMember, transition: Transition) -> None:
-        """Stop all timers of a removed member."""
-        del self._deadlines[member.member_id]
-        transition.cancel(_session_timer(member.member_id))
-        self.stop_watching(member, transition)
-
-    def restart(
-        self,
-        before: Iterable[ConsumerMember],
-        members: Collection[ConsumerMember],
-        transition: Transition,
-        session_timeout_ms: int,
-    ) -> None:
-        """Replace the members; those without a running session start with a full timeout."""
-        kept = {member.member_id for member in members}
-        for member in before:
-            if member.member_id in kept:
-                self.stop_watching(member, transition)
-            else:
-                self.forget(member, transition)
-        for member in members:
-            if member.member_id not in self._deadlines:
-                self.renew_session(member, transition, session_timeout_ms)
-            if member.state is MemberState.REVOKING:
-                transition.schedule(_rebalance_timer(member), member.rebalance_timeout_ms)
-
-
-def _session_timer(member_id: str) -> TimerKey:
-    return TimerKey(SESSION_KIND, member_id)
-
-
-def _rebalance_timer(member: ConsumerMember) -> TimerKey:
-    return TimerKey(REBALANCE_KIND, member.member_id)
+    def _stop_rebalance_timeout(self, member_id: str, transition: Transition) -> None:
+        if self._revocations.pop(member_id, None) is not None:
+            transition.cancel(TimerKey(REBALANCE_KIND, member_id))

@@ -1,8 +1,8 @@
 """Consumer member state: one member of a consumer group, and the roster of all of them.
 
-Rule: pure; a member is a value. A member revokes before it receives, and receives only free
-partitions: a partition has at most one holder, a static id at most one member. The roster asserts
-both at every change.
+Rule: pure; a member and a roster are values. A member revokes before it receives, and receives only
+free partitions: a partition has at most one holder, a static id at most one member. The roster
+asserts both at every change.
 Must not know: epochs of the group, assignors, time.
 
 Source: KIP-848, "Reconciliation Process".
@@ -168,7 +168,7 @@ def _moved(
 
 
 class ConsumerRoster:
-    """The members of one group by id, and the holder of each partition."""
+    """The members of one group by id, and the holder of each partition: a value, as each member."""
 
     __slots__ = ("_holders", "_members", "_static_ids")
 
@@ -176,8 +176,7 @@ class ConsumerRoster:
         self._members: dict[str, ConsumerMember] = {}
         self._static_ids: dict[str, str] = {}
         self._holders: dict[TopicIdPartition, str] = {}
-        for member in members:
-            self.put(member)
+        self._add(members)
 
     def __len__(self) -> int:
         return len(self._members)
@@ -187,6 +186,12 @@ class ConsumerRoster:
 
     def __contains__(self, member_id: str) -> bool:
         return member_id in self._members
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConsumerRoster) and self._members == other._members
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._members))
 
     def get(self, member_id: str) -> ConsumerMember | None:
         """Return a member, or None."""
@@ -205,25 +210,46 @@ class ConsumerRoster:
         """Whether no member is assigned the partition or still revoking it."""
         return partition not in self._holders
 
-    def put(self, member: ConsumerMember) -> bool:
-        """Add a member, or replace its value; return whether that changes anything."""
-        before = self._members.get(member.member_id)
-        if before == member:
-            return False
-        if before is not None:
-            self._release(before)
-        if member.instance_id is not None:
-            holder = self._static_ids.setdefault(member.instance_id, member.member_id)
-            assert holder == member.member_id, f"{member.instance_id} is {holder}"
-        for partition in member.held:
-            taken = self._holders.setdefault(partition, member.member_id)
-            assert taken == member.member_id, f"{partition} belongs to {taken}"
-        self._members[member.member_id] = member
-        return True
+    def changed_since(self, before: "ConsumerRoster") -> list[ConsumerMember]:
+        """Return the members that an earlier roster lacks, or has with another value."""
+        old = before._members
+        return [each for key, each in self._members.items() if old.get(key) is not each]
 
-    def remove(self, member_id: str) -> None:
-        """Remove a member and free its partitions."""
-        self._release(self._members.pop(member_id))
+    def with_members(self, *members: ConsumerMember) -> "ConsumerRoster":
+        """Return the roster with members added, or replaced by their id; itself if none differs."""
+        before = self._members
+        changed = [each for each in members if before.get(each.member_id) != each]
+        if not changed:
+            return self
+        after = self._copy()
+        for member in changed:
+            if member.member_id in before:
+                after._release(before[member.member_id])
+        after._add(changed)
+        return after
+
+    def without(self, member_id: str) -> "ConsumerRoster":
+        """Return the roster without a member; its partitions are free."""
+        after = self._copy()
+        after._release(after._members.pop(member_id))
+        return after
+
+    def _copy(self) -> "ConsumerRoster":
+        copy = ConsumerRoster()
+        copy._members = self._members.copy()
+        copy._static_ids = self._static_ids.copy()
+        copy._holders = self._holders.copy()
+        return copy
+
+    def _add(self, members: Iterable[ConsumerMember]) -> None:
+        for member in members:
+            if member.instance_id is not None:
+                holder = self._static_ids.setdefault(member.instance_id, member.member_id)
+                assert holder == member.member_id, f"{member.instance_id} is {holder}"
+            for partition in member.held:
+                taken = self._holders.setdefault(partition, member.member_id)
+                assert taken == member.member_id, f"{partition} belongs to {taken}"
+            self._members[member.member_id] = member
 
     def _release(self, member: ConsumerMember) -> None:
         if member.instance_id is not None:

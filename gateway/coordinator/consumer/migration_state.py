@@ -22,6 +22,7 @@ from kledger.gateway.coordinator.consumer.consumer_group_state import (
 from kledger.gateway.coordinator.consumer.consumer_member_state import (
     ClassicMemberMetadata,
     ConsumerMember,
+    ConsumerRoster,
 )
 from kledger.gateway.coordinator.consumer.consumer_protocol_plan import (
     CONSUMER_PROTOCOL,
@@ -34,12 +35,10 @@ from kledger.gateway.coordinator.consumer_messages import TopicCatalog
 from kledger.gateway.coordinator.effects import Effect, Transition
 
 
-def upgraded(
-    classic: ClassicGroup, catalog: TopicCatalog, now_ms: int
-) -> tuple[ConsumerGroup, list[Effect]] | None:
+def upgraded(classic: ClassicGroup, catalog: TopicCatalog) -> ConsumerGroupRecord | None:
     """Return a stable classic group as one of the consumer protocol; None if it cannot be one.
 
-    Its row stays the classic one until a member of the new protocol has joined.
+    Its stored record stays the classic one until a member of the new protocol has joined.
     """
     if classic.protocol_type != CONSUMER_PROTOCOL:
         return None
@@ -48,14 +47,13 @@ def upgraded(
     held = [one for member in known for one in member.assigned]
     if len(known) < len(members) or len(held) > len(set(held)):
         return None
-    record = ConsumerGroupRecord(
+    return ConsumerGroupRecord(
         group_id=classic.group_id,
         epoch=classic.generation,
         assignment_epoch=classic.generation,
         assignor=classic.config.consumer_assignors[0],
-        members=known,
+        members=ConsumerRoster(known),
     )
-    return ConsumerGroup.from_record(record, classic.config, now_ms)
 
 
 def downgraded(
@@ -78,19 +76,19 @@ def downgraded(
             protocols=member.classic.protocols,
             assignment=write_assignment(member.assigned, 0, subscriptions.of(member)),
         )
-        for member in group.roster
+        for member in group.members
         if member.classic is not None
     )
     record = ClassicGroupRecord(
         group_id=group.group_id,
-        generation=group.assignment_epoch,
+        generation=group.record.assignment_epoch,
         protocol_type=CONSUMER_PROTOCOL,
         protocol_name=members[0].protocols[0][0],
         leader=members[0].member_id,
         members=members,
     )
-    classic, effects = ClassicGroup.from_record(record, group.config, now_ms)
-    transition = Transition(now_ms, effects)
+    classic = ClassicGroup(group.group_id, group.config)
+    transition = Transition(now_ms, classic.replay(record, now_ms))
     classic.prepare_rebalance(transition)
     return classic, transition.effects
 

@@ -1,14 +1,13 @@
 """Group coordinator: groups of both protocols, as handlers see them.
 
-Rule: finds the group, lets its state decide, performs the effects. Membership lives in memory and
-is stored when it changes; heartbeats that change nothing write nothing. A consumer group exists
-from the moment in which a member joins, and replaces an empty classic group of its id.
+Rule: finds the group and lets it decide; the table performs what it decides. Membership is stored
+when it changes; heartbeats that change nothing write nothing. A consumer group exists from the
+moment in which a member joins, and replaces an empty classic group of its id.
 Must not know: API versions, message classes, committed offsets (`group_offsets` has those).
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Final, TypeAlias, cast
 
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup, ClassicGroupState
@@ -16,6 +15,7 @@ from kledger.gateway.coordinator.consumer import classic_in_consumer_state
 from kledger.gateway.coordinator.consumer.consumer_group_state import (
     ConsumerGroup,
     ConsumerGroupDescription,
+    new_record,
 )
 from kledger.gateway.coordinator.consumer.consumer_protocol_plan import CONSUMER_PROTOCOL
 from kledger.gateway.coordinator.consumer.heartbeat_plan import heartbeat_error
@@ -26,7 +26,7 @@ from kledger.gateway.coordinator.consumer_messages import (
     HeartbeatResult,
     TopicCatalog,
 )
-from kledger.gateway.coordinator.effects import Effect
+from kledger.gateway.coordinator.effects import Effect, Respond
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import (
     GroupDescription,
@@ -40,10 +40,8 @@ from kledger.gateway.coordinator.group_messages import (
 )
 from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
 from kledger.gateway.coordinator.groups.group_table import AnyGroup, GroupTable, HostedGroup
-from kledger.gateway.coordinator.runtime import CoordinatorRuntime
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerStore
-from kledger.offsets import OffsetStore
 from kledger.runtime.clock import Clock
 from kledger.runtime.deferred import Deferred
 from kledger.runtime.entropy import Entropy
@@ -53,8 +51,12 @@ CLOSING: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 _SYNC_CLOSING: Final = SyncResult(error=CLOSING)
 _HEARTBEAT_CLOSING: Final = HeartbeatResult(error=CLOSING)
 
-Found: TypeAlias = tuple[HostedGroup, Iterable[Effect]] | HeartbeatResult
-"""The group of a heartbeat and the effects to perform once a member has joined, or an error."""
+LeaveResult: TypeAlias = tuple[ErrorCode, list[ErrorCode]]
+"""The error of a request to leave, and one for each leaving member."""
+_LEAVE_CLOSING: Final[LeaveResult] = CLOSING, []
+
+Found: TypeAlias = HostedGroup | HeartbeatResult
+"""The group of a heartbeat, or an error."""
 
 
 class GroupCoordinator:
@@ -69,7 +71,6 @@ class GroupCoordinator:
         self,
         *,
         table: GroupTable,
-        runtime: CoordinatorRuntime,
         offsets: GroupOffsets,
         catalog: TopicCatalog,
         config: GroupConfig,
@@ -79,7 +80,6 @@ class GroupCoordinator:
         self.offsets = offsets
         self._table = table
         self._catalog = catalog
-        self._runtime = runtime
         self._entropy = entropy
         self._is_closed = False
 
@@ -95,15 +95,11 @@ class GroupCoordinator:
         entropy: Entropy,
     ) -> "GroupCoordinator":
         """Load groups and offsets from the store and begin to serve them."""
-        runtime = CoordinatorRuntime(store, clock, timers)
-        offset_store = OffsetStore.open(store)
-        table = GroupTable(config, clock)
-        table.load(store, offset_store, runtime)
-        runtime.on_fault = partial(table.reload, store=store, runtime=runtime)
+        table = GroupTable(store, config, clock, timers)
+        table.load()
         offsets = GroupOffsets(
             table=table,
-            runtime=runtime,
-            store=offset_store,
+            store=store,
             config=config,
             clock=clock,
             timers=timers,
@@ -111,7 +107,6 @@ class GroupCoordinator:
         offsets.start_expiry()
         return cls(
             table=table,
-            runtime=runtime,
             offsets=offsets,
             catalog=catalog,
             config=config,
@@ -122,9 +117,7 @@ class GroupCoordinator:
         """Reject waiting and later requests, stop every timer. May be repeated."""
         self._is_closed = True
         self.offsets.stop_expiry()
-        self._runtime.refuse_all()
-        for hosted in self._table:
-            self._runtime.retire(hosted)
+        self._table.close()
 
     @property
     def group_count(self) -> int:
@@ -134,7 +127,7 @@ class GroupCoordinator:
     @property
     def waiting_count(self) -> int:
         """How many requests wait for other members or for a write."""
-        return self._runtime.waiting_count
+        return self._table.waiting_count
 
     # Members of the classic protocol, in groups of either.
 
@@ -149,7 +142,7 @@ class GroupCoordinator:
         rejected = JoinResult(error=CLOSING, member_id=command.member_id)
         command.new_member_id = self._new_member_id(command)
         hosted = self._group_to_join(command.group_id)
-        command.waiter = self._runtime.register(rejected)
+        command.waiter = self._table.register(rejected)
         group = hosted.group
 
         def request(now_ms: int) -> list[Effect]:
@@ -157,7 +150,7 @@ class GroupCoordinator:
                 return classic_in_consumer_state.join(group, command, self._catalog, now_ms)
             return group.join(command, now_ms)
 
-        return cast("Deferred[JoinResult]", self._runtime.run(hosted, command.waiter, request))
+        return cast("Deferred[JoinResult]", self._table.run(hosted, command.waiter, request))
 
     def sync(self, command: SyncCommand) -> Deferred[SyncResult]:
         """Ask for an assignment; resolved when the leader's is durable, or at once.
@@ -171,7 +164,7 @@ class GroupCoordinator:
         hosted = self._find(command.group_id)
         if hosted is None:
             return Deferred.resolved(SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
-        command.waiter = self._runtime.register(_SYNC_CLOSING)
+        command.waiter = self._table.register(_SYNC_CLOSING)
         group = hosted.group
 
         def request(now_ms: int) -> list[Effect]:
@@ -179,7 +172,7 @@ class GroupCoordinator:
                 return classic_in_consumer_state.sync(group, command, self._catalog, now_ms)
             return group.sync(command, now_ms)
 
-        return cast("Deferred[SyncResult]", self._runtime.run(hosted, command.waiter, request))
+        return cast("Deferred[SyncResult]", self._table.run(hosted, command.waiter, request))
 
     def heartbeat(self, group_id: str, sender: RequestingMember) -> ErrorCode:
         """Renew the session of a member."""
@@ -197,32 +190,28 @@ class GroupCoordinator:
                 return group.heartbeat(sender, now_ms), ()
             return classic_in_consumer_state.heartbeat(group, sender, now_ms)
 
-        return self._runtime.decide(hosted, request, CLOSING)
+        return self._table.decide(hosted, request, CLOSING)
 
-    def leave(
-        self, group_id: str, leaving: tuple[LeavingMember, ...]
-    ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Remove members; return the error of the request and one for each leaving member."""
+    def leave(self, group_id: str, leaving: tuple[LeavingMember, ...]) -> Deferred[LeaveResult]:
+        """Remove members; resolved when that is durable, in groups of which it is stored."""
         if self._is_closed:
-            return CLOSING, []
+            return Deferred.resolved(_LEAVE_CLOSING)
         if not group_id:
-            return ErrorCode.INVALID_GROUP_ID, []
+            return Deferred.resolved((ErrorCode.INVALID_GROUP_ID, []))
         hosted = self._find(group_id)
         if hosted is None:
-            return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+            unknown = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+            return Deferred.resolved((ErrorCode.NONE, unknown))
+        waiter = self._table.register(_LEAVE_CLOSING)
         group = hosted.group
-        refusal: tuple[ErrorCode, list[ErrorCode]] = CLOSING, []
 
-        def request(
-            now_ms: int,
-        ) -> tuple[tuple[ErrorCode, list[ErrorCode]], Iterable[Effect]]:
+        def request(now_ms: int) -> list[Effect]:
             if isinstance(group, ConsumerGroup):
-                errors, effects = classic_in_consumer_state.leave(group, leaving, now_ms)
-            else:
-                errors, effects = group.leave(leaving, now_ms)
-            return (ErrorCode.NONE, errors), effects
+                return classic_in_consumer_state.leave(group, leaving, waiter, now_ms)
+            errors, effects = group.leave(leaving, now_ms)
+            return [*effects, Respond(waiter, (ErrorCode.NONE, errors))]
 
-        return self._runtime.decide(hosted, request, refusal)
+        return cast("Deferred[LeaveResult]", self._table.run(hosted, waiter, request))
 
     def _check_join(self, command: JoinCommand) -> ErrorCode:
         """Check everything but the members of the group."""
@@ -255,8 +244,8 @@ class GroupCoordinator:
         """
         hosted = self._find(group_id) or self._table.ensure(group_id)
         if isinstance(hosted.group, ConsumerGroup) and hosted.group.is_empty:
-            hosted = self._table.new_hosted(ClassicGroup(group_id, self.config))
-            self._table.put(hosted, self._runtime)
+            hosted = self._table.classic(ClassicGroup(group_id, self.config))
+            self._table.put(hosted)
         return hosted
 
     def _new_member_id(self, command: JoinCommand) -> str:
@@ -281,23 +270,21 @@ class GroupCoordinator:
         )
         if rejected is not None:
             return rejected
-        found = self._group_for_heartbeat(command)
-        if isinstance(found, HeartbeatResult):
-            return found
-        hosted, first_effects = found
+        hosted = self._group_for_heartbeat(command)
+        if isinstance(hosted, HeartbeatResult):
+            return hosted
         group = hosted.group
         assert isinstance(group, ConsumerGroup), f"{group.group_id} is {group.kind}"
-        waiter = self._runtime.register(_HEARTBEAT_CLOSING)
+        waiter = self._table.register(_HEARTBEAT_CLOSING)
         command = replace(command, waiter=waiter)
 
         def request(now_ms: int) -> list[Effect]:
             effects = group.heartbeat(command, self._catalog, now_ms)
-            if command.member_id in group.roster and self._table.get(group.group_id) is not hosted:
-                self._table.put(hosted, self._runtime)
-                self._runtime.perform(hosted, first_effects)
+            if command.member_id in group.members and self._table.get(group.group_id) is not hosted:
+                self._table.put(hosted)
             return effects
 
-        result = await self._runtime.run(hosted, waiter, request)
+        result = await self._table.run(hosted, waiter, request)
         assert isinstance(result, HeartbeatResult), f"not the answer to a heartbeat: {result!r}"
         return result
 
@@ -306,13 +293,13 @@ class GroupCoordinator:
         return str(self._entropy.uuid4())
 
     def _group_for_heartbeat(self, command: HeartbeatCommand) -> Found:
-        """Return the group of a heartbeat, and the effects to perform once a member has joined it.
+        """Return the group of a heartbeat.
 
-        A new group, or an upgraded classic one, is not in the table before that.
+        A new group, or an upgraded classic one, is not in the table before a member has joined it.
         """
         hosted = self._find(command.group_id)
-        if hosted is not None and isinstance(hosted.group, ConsumerGroup):
-            return hosted, ()
+        if hosted is not None and not hosted.is_classic:
+            return hosted
         if command.epoch != JOIN_EPOCH:
             return _group_not_found(command.group_id)
         if hosted is not None and not hosted.group.is_empty:
@@ -325,7 +312,7 @@ class GroupCoordinator:
             return HeartbeatResult(
                 error=ErrorCode.POLICY_VIOLATION, message="there are too many groups"
             )
-        return self._table.new_hosted(ConsumerGroup(command.group_id, self.config)), ()
+        return self._table.consumer(new_record(command.group_id, self.config))
 
     # Tools.
 
@@ -375,26 +362,28 @@ class GroupCoordinator:
         rejects all requests to that.
         """
         hosted = self._table.get(group_id)
-        if hosted is None or not isinstance(hosted.group, ConsumerGroup):
+        if hosted is None or hosted.is_classic:
             return hosted
-        if not (hosted.group.is_all_classic and self.config.may_downgrade):
+        group = hosted.group
+        assert isinstance(group, ConsumerGroup), f"{group_id} is {group.kind}"
+        if not (group.is_all_classic and self.config.may_downgrade):
             return hosted
-        return self._downgraded(hosted, hosted.group)
+        return self._downgraded(hosted, group)
 
     def _downgraded(self, before: HostedGroup, group: ConsumerGroup) -> HostedGroup:
         """Replace a group by its classic form; return `before` if that fails."""
 
         def replace_host(now_ms: int) -> tuple[tuple[HostedGroup, list[Effect]] | None, tuple[()]]:
             classic, effects = downgraded(group, self._catalog, now_ms)
-            hosted = self._table.new_hosted(classic)
-            self._table.put(hosted, self._runtime)
+            hosted = self._table.classic(classic)
+            self._table.put(hosted)
             return (hosted, effects), ()
 
-        replaced = self._runtime.decide(before, replace_host, None)
+        replaced = self._table.decide(before, replace_host, None)
         if replaced is None:
             return before
         hosted, effects = replaced
-        self._runtime.decide(hosted, lambda now_ms: (None, effects), None)
+        self._table.decide(hosted, lambda now_ms: (None, effects), None)
         return hosted
 
     def _upgraded(self, hosted: HostedGroup, group: AnyGroup) -> Found:
@@ -402,19 +391,20 @@ class GroupCoordinator:
         assert isinstance(group, ClassicGroup), f"{group.group_id} is {group.kind}"
         if not self.config.may_upgrade or group.protocol_type != CONSUMER_PROTOCOL:
             return _group_not_found(group.group_id)
-        if group.state is not ClassicGroupState.STABLE or group.is_storing:
+        is_writing = self._table.is_writing(group.group_id)
+        if group.state is not ClassicGroupState.STABLE or is_writing:
             return HeartbeatResult(
                 error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="the group rebalances; ask again"
             )
 
-        def make_host(now_ms: int) -> tuple[Found, tuple[()]]:
-            migrated = upgraded(group, self._catalog, now_ms)
-            if migrated is None:
+        def make_host(_: int) -> tuple[Found, tuple[()]]:
+            record = upgraded(group, self._catalog)
+            if record is None:
                 return _group_not_found(group.group_id), ()
-            return (self._table.new_hosted(migrated[0]), migrated[1]), ()
+            return self._table.consumer(record), ()
 
         refusal: Found = _HEARTBEAT_CLOSING
-        return self._runtime.decide(hosted, make_host, refusal)
+        return self._table.decide(hosted, make_host, refusal)
 
 
 def _group_not_found(group_id: str) -> HeartbeatResult:

@@ -25,13 +25,20 @@ def expiry_rule(
     now_ms: int,
     retention_ms: int,
 ) -> ExpiryRule | None:
-    """Return the rule by which offsets of this group expire now; None if none may."""
+    """Return the rule by which offsets of this group expire now; None if none may.
+
+    Args:
+        group: the group.
+        empty_since_ms: wall time at which it was stored without members; None if it was not.
+        now_ms: wall time.
+        retention_ms: the age at which an offset expires.
+    """
     if isinstance(group, ConsumerGroup):
         kept = frozenset(group.topics_in_use)
         return ExpiryRule(now_ms=now_ms, retention_ms=retention_ms, kept_topics=kept)
     if group.protocol_type is None:
         return ExpiryRule(now_ms=now_ms, retention_ms=retention_ms)
-    if group.state is ClassicGroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY and empty_since_ms is not None:
         return ExpiryRule(now_ms=now_ms, retention_ms=retention_ms, counted_from_ms=empty_since_ms)
     if group.state is ClassicGroupState.STABLE:
         topics = topics_in_use(group)

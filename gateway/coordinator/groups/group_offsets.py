@@ -1,30 +1,28 @@
 """Group offsets: commits, reads, deletions and the expiry of offsets, under the group's rules.
 
 Rule: the group decides which commits are allowed and which topics are in use; `offsets` stores
-them. A commit is answered when its rows are durable. Group row and offsets are deleted in one
-write.
+them. A commit is answered when it is durable; with its first offset a group exists. The record of a
+group and its offsets are deleted in one write.
 Must not know: topics beyond their names and ids, API versions.
 """
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from functools import partial
 from uuid import UUID
 
-from kledger.gateway.coordinator.classic import classic_group_record
-from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroupState
 from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
 from kledger.gateway.coordinator.consumer.consumer_protocol_plan import CONSUMER_PROTOCOL
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.coordinator.groups.group_expiry_plan import expiry_rule, topics_in_use
-from kledger.gateway.coordinator.groups.group_table import GroupTable, HostedGroup
-from kledger.gateway.coordinator.runtime import CoordinatorRuntime
+from kledger.gateway.coordinator.groups.group_table import GroupTable
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.ledger import LedgerError, Row, RowsDone, StorageFailed, ignore_outcome
-from kledger.offsets import CommittedOffset, OffsetsState, OffsetStore, TopicPartition
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger.record_table import RecordChange, submit_together
+from kledger.offsets import CommittedOffset, OffsetStore, TopicPartition
 from kledger.runtime.clock import Clock
 from kledger.runtime.containment import NamedUnit
+from kledger.runtime.deferred import Deferred
 from kledger.runtime.timers import TimerHandle, Timers
 
 GROUPS_PER_SWEEP_STEP = 256
@@ -41,24 +39,23 @@ class GroupOffsets:
         self,
         *,
         table: GroupTable,
-        runtime: CoordinatorRuntime,
-        store: OffsetStore,
+        store: LedgerStore,
         config: GroupConfig,
         clock: Clock,
         timers: Timers,
     ) -> None:
+        """Load the stored offsets; groups that have only offsets are added to the table.
+
+        Raises:
+            UnreadableRow: one of them cannot be read.
+        """
         self._table = table
-        self._runtime = runtime
-        self._store = store
+        self._offsets = OffsetStore(store, self._ensure_group)
         self._config = config
         self._clock = clock
         self._timers = timers
         self._expiry: TimerHandle | None = None
-
-    @property
-    def state(self) -> OffsetsState:
-        """All committed and pending offsets, for coordinators of transactions."""
-        return self._store.state
+        self._offsets.load()
 
     # Commit and read.
 
@@ -72,17 +69,19 @@ class GroupOffsets:
         error = self._check_commit(group_id, sender)
         if error is not ErrorCode.NONE or not offsets:
             return error
-        write = _OffsetsWrite()
-        self._store.commit_nowait(group_id, offsets, write.done)
-        return await self._stored(group_id, write)
+        return _answer(await self._offsets.commit(group_id, dict(offsets)))
 
     def committed(self, group_id: str, topic_partition: TopicPartition) -> CommittedOffset | None:
         """Return the last durable commit, or None."""
-        return self._store.state.committed(group_id, topic_partition)
+        return self._offsets.committed(group_id, topic_partition)
 
     def all_committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Return every durable commit of a group; a view, valid until the next await."""
-        return self._store.state.all_committed(group_id)
+        return self._offsets.all_committed(group_id)
+
+    def lowest_committed(self, topic: str, topic_id: UUID, partition: int) -> int | None:
+        """Return the lowest offset that any group has committed of a partition, None without."""
+        return self._offsets.lowest_committed(topic, topic_id, partition)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Return the error of an offset fetch, or NONE; classic groups allow all fetches."""
@@ -93,7 +92,7 @@ class GroupOffsets:
 
     def is_unstable(self, group_id: str, topic_partition: TopicPartition) -> bool:
         """Whether an open transaction may still change that offset."""
-        return self._store.state.has_pending(group_id, topic_partition)
+        return self._offsets.has_pending(group_id, topic_partition)
 
     # Transactions.
 
@@ -108,37 +107,11 @@ class GroupOffsets:
         error = self._check_commit(group_id, sender, is_transactional=True)
         if error is not ErrorCode.NONE or not offsets:
             return error
-        write = _OffsetsWrite()
-        self._store.add_pending_nowait(producer_id, group_id, offsets, write.done)
-        return await self._stored(group_id, write)
+        return _answer(await self._offsets.add_pending(producer_id, group_id, offsets))
 
-    def end_nowait(
-        self,
-        producer_id: int,
-        done: RowsDone,
-        *,
-        is_commit: bool,
-        outcome: Row,
-    ) -> None:
-        """End a transaction's offsets in one write with the row of its outcome."""
-        groups = list(self._store.state.pending(producer_id))
-
-        def ended(error: LedgerError | None) -> None:
-            try:
-                for group_id in groups:
-                    if self._store.state.has_group(group_id):
-                        self._table.ensure(group_id)
-            finally:
-                done(error)  # also after a fault here: the transaction waits for it
-
-        self._store.end_nowait(producer_id, ended, is_commit=is_commit, more_rows=[outcome])
-
-    async def _stored(self, group_id: str, write: "_OffsetsWrite") -> ErrorCode:
-        """Wait for a write; a group exists as soon as it has an offset, pending or committed."""
-        error = await write.wait()
-        if self._store.state.has_group(group_id):
-            self._table.ensure(group_id)
-        return error
+    def end(self, producer_id: int, *, is_commit: bool) -> list[RecordChange]:
+        """Return the changes that end a transaction's offsets, to be written with its outcome."""
+        return self._offsets.end(producer_id, is_commit=is_commit)
 
     def _check_commit(
         self, group_id: str, sender: RequestingMember, *, is_transactional: bool = False
@@ -160,7 +133,7 @@ class GroupOffsets:
     async def delete_groups(self, group_ids: Sequence[str]) -> list[ErrorCode]:
         """Delete groups without members, with their offsets; return one error per group."""
         ends = [self._begin_delete(group_id) for group_id in group_ids]
-        return [end if isinstance(end, ErrorCode) else await end.wait() for end in ends]
+        return [end if isinstance(end, ErrorCode) else _answer(await end) for end in ends]
 
     async def delete(
         self, group_id: str, topic_partitions: Sequence[TopicPartition]
@@ -173,11 +146,12 @@ class GroupOffsets:
             The error of the request, and one for each partition.
         """
         hosted = self._table.get(group_id)
-        if hosted is None and self._has_first_commit_pending(group_id):
+        if hosted is None and self._offsets.topic_partitions(group_id):
+            # Its first commit is being written.
             return ErrorCode.NONE, [await self._delete_stored(group_id, topic_partitions)] * len(
                 topic_partitions
             )
-        if hosted is None or hosted.group.state == ClassicGroupState.DEAD:
+        if hosted is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
         is_empty = hosted.group.is_empty
         if not is_empty and hosted.group.protocol_type != CONSUMER_PROTOCOL:
@@ -203,72 +177,57 @@ class GroupOffsets:
 
     async def forget_topics(self, topic_ids: Set[UUID]) -> None:
         """Delete every group's offsets of topics that were deleted."""
-        writes = []
-        for group_id, topic_partitions in self._store.topic_partitions_of(topic_ids).items():
-            write = _OffsetsWrite()
-            self._store.delete_nowait(group_id, topic_partitions, write.done)
-            writes.append(write)
-        for write in writes:
-            await write.wait()
+        deletions = self._offsets.deletions_of_topics(topic_ids)
+        for write in [self._delete_offsets(group_id, changes) for group_id, changes in deletions]:
+            await write
 
     async def _delete_stored(
-        self, group_id: str, topic_partitions: Iterable[TopicPartition]
+        self, group_id: str, topic_partitions: Collection[TopicPartition]
     ) -> ErrorCode:
-        stored = self._store.topic_partitions(group_id)
-        existing = [
-            topic_partition for topic_partition in topic_partitions if topic_partition in stored
-        ]
-        if not existing:
-            return ErrorCode.NONE
-        write = _OffsetsWrite()
-        self._store.delete_nowait(group_id, existing, write.done)
-        return await write.wait()
+        changes = self._offsets.deletion(group_id, topic_partitions)
+        return _answer(await self._delete_offsets(group_id, changes)) if changes else ErrorCode.NONE
 
-    def _begin_delete(self, group_id: str) -> "ErrorCode | _OffsetsWrite":
-        hosted, topic_partitions = self._table.get(group_id), self._store.topic_partitions(group_id)
-        write = _OffsetsWrite()
-        if hosted is None and self._has_first_commit_pending(group_id):
-            self._store.delete_nowait(group_id, topic_partitions, write.done)
-            return write
-        if hosted is None:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        if not hosted.group.is_empty:
+    def _begin_delete(self, group_id: str) -> ErrorCode | Deferred[Exception | None]:
+        hosted = self._table.get(group_id)
+        if hosted is not None and not hosted.group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
-        self._delete_group(hosted, topic_partitions, write.done)
-        return write
-
-    def _has_first_commit_pending(self, group_id: str) -> bool:
-        """Whether a commit is being written that will create the group."""
-        return self._store.is_committing(group_id)
+        changes = self._offsets.deletion(group_id, self._offsets.topic_partitions(group_id))
+        if hosted is not None:
+            return self._delete_group(group_id, changes)
+        # Without a host, the first commit of the group is being written, or there is no group.
+        return self._delete_offsets(group_id, changes) if changes else ErrorCode.GROUP_ID_NOT_FOUND
 
     def _delete_group(
-        self,
-        hosted: HostedGroup,
-        topic_partitions: Iterable[TopicPartition],
-        done: RowsDone,
-    ) -> None:
-        """Remove the group now and delete its rows; restore it if that fails.
+        self, group_id: str, changes: Sequence[RecordChange]
+    ) -> Deferred[Exception | None]:
+        """Delete an empty group with its offsets; both stay if that fails."""
+        return submit_together([*changes, self._table.deletion(group_id)])
 
-        A join meanwhile creates a new group, whose rows are written after these.
-        """
-        group_id = hosted.group.group_id
-        self._table.remove(group_id)
-        is_dead = self._runtime.decide(
-            hosted, lambda now_ms: (True, hosted.group.kill(now_ms)), False
-        )
-        self._runtime.retire(hosted)
+    def _delete_offsets(
+        self, group_id: str, changes: Sequence[RecordChange]
+    ) -> Deferred[Exception | None]:
+        """Delete offsets; if that fails, those whose first commit was under way make a group."""
+        write, answer = submit_together(changes), Deferred[Exception | None]()
 
-        def deleted(error: LedgerError | None) -> None:
-            if error is not None:
-                unit, restore = NamedUnit("group", group_id), self._table.restore
-                self._runtime.containment.run(unit, restore, hosted, self._runtime)
-            done(error)
+        def ended() -> None:
+            error = write.result()
+            if isinstance(error, LedgerError):
+                self._ensure_group(group_id)
+            answer.resolve(error)
 
-        if not is_dead:
-            deleted(StorageFailed(f"group {group_id} was not deleted after a fault"))
-            return
-        row = (classic_group_record.encode_group_key(group_id), None)
-        self._store.delete_nowait(group_id, topic_partitions, deleted, more_rows=[row])
+        if write.is_resolved:
+            ended()
+        else:
+            write.when_resolved(ended)
+        return answer
+
+    # Groups that have only offsets.
+
+    def _ensure_group(self, group_id: str) -> None:
+        """Add a group that has offsets, unless they are being deleted; called when they hold."""
+        if self._table.get(group_id) is None and self._offsets.topic_partitions(group_id):
+            unit = NamedUnit("group", group_id)
+            self._table.containment.run(unit, self._table.ensure, group_id)
 
     # Expiry.
 
@@ -287,27 +246,27 @@ class GroupOffsets:
         """Delete the old offsets of one group, and the group if it has no others and no members."""
         hosted = self._table.get(group_id)
         # A commit being written may renew an old offset; the next sweep checks it again.
-        if hosted is None or self._store.is_committing(group_id):
+        if hosted is None or self._offsets.is_writing(group_id):
             return
         rule = expiry_rule(
             hosted.group,
-            empty_since_ms=hosted.group_machine.empty_since_ms,
+            empty_since_ms=self._table.empty_since_ms(group_id),
             now_ms=self._clock.now_ms(),
             retention_ms=self._config.offsets_retention_ms,
         )
         if rule is None:
             return
-        state = self._store.state
-        batch_max = self._config.offsets_expiry_batch_max
-        expired = state.expired(group_id, rule)[:batch_max]
-        is_kept = state.is_unstable(group_id) or len(expired) < len(state.all_committed(group_id))
+        offsets = self._offsets
+        expired = offsets.expired(group_id, rule, self._config.offsets_expiry_batch_max)
+        changes = offsets.deletion(group_id, expired)
+        is_kept = offsets.is_unstable(group_id) or len(expired) < len(self.all_committed(group_id))
         if hosted.group.is_unused and not is_kept:
-            self._delete_group(hosted, expired, ignore_outcome)
-        elif expired:
-            self._store.delete_nowait(group_id, expired, ignore_outcome)
+            self._delete_group(group_id, changes)
+        elif changes:
+            submit_together(changes)
 
     def _begin_sweep(self) -> None:
-        self._sweep([hosted.group.group_id for hosted in self._table])
+        self._sweep([hosted.group_id for hosted in self._table])
 
     def _sweep(self, group_ids: list[str]) -> None:
         rest = group_ids[GROUPS_PER_SWEEP_STEP:]
@@ -316,22 +275,13 @@ class GroupOffsets:
         else:
             self.start_expiry()
         for group_id in group_ids[:GROUPS_PER_SWEEP_STEP]:
-            self._runtime.containment.run(NamedUnit("group", group_id), self.expire, group_id)
+            self._table.containment.run(NamedUnit("group", group_id), self.expire, group_id)
 
 
-class _OffsetsWrite:
-    """The result of one write, awaited by a request."""
-
-    __slots__ = ("_future",)
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-    def done(self, error: LedgerError | None) -> None:
-        """Set the result; called by the store."""
-        if not self._future.done():
-            self._future.set_result(ErrorCode.NONE if error is None else WRITE_FAILED)
-
-    async def wait(self) -> ErrorCode:
-        """Return the error that the client gets."""
-        return await self._future
+def _answer(error: Exception | None) -> ErrorCode:
+    """Return what a client gets when a write has ended. Raises a fault that is none of storage."""
+    if error is None:
+        return ErrorCode.NONE
+    if isinstance(error, LedgerError):
+        return WRITE_FAILED
+    raise error

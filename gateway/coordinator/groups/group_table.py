@@ -1,85 +1,123 @@
-"""Group table: every group of this node with its timers, loaded from its rows.
+"""Group table: every group of this node, with its record, its timers and the requests that wait.
 
-Rule: the only list of groups. A group exists while it has members, a stored row or committed
-offsets.
+Rule: decides nothing. A group exists while it has members, a stored record or committed offsets;
+those that have only offsets are added when these hold.
+Its effects are performed in order, at once, on the loop; what ends later (a write, a timer) reaches
+it as an event and yields more effects. A record is written by `Persist`; when it is durable, the
+group gets it by `replay`, as at a start. A group that fails on an event or a request is dropped,
+and made again of its durable record.
 Must not know: what requests mean, which of them are allowed.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, TypeAlias, TypeVar, assert_never
 
-from kledger.gateway.coordinator.classic import classic_group_record
+from kledger.gateway.coordinator.classic.classic_group_record import (
+    GROUP_KEY_PREFIX,
+    ClassicGroupRecord,
+    decode_classic_group,
+    decode_group_key,
+    encode_classic_group,
+    encode_group_key,
+)
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
-from kledger.gateway.coordinator.consumer import consumer_group_record
-from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
-from kledger.gateway.coordinator.effects import Effect, TimerKey
+from kledger.gateway.coordinator.consumer.consumer_group_record import (
+    ConsumerGroupRecord,
+    decode_consumer_group,
+    encode_consumer_group,
+    is_consumer_group_row,
+)
+from kledger.gateway.coordinator.consumer.consumer_group_state import (
+    ConsumerGroup,
+    MemberSessions,
+    new_record,
+)
+from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
 from kledger.gateway.coordinator.group_config import GroupConfig
-from kledger.gateway.coordinator.runtime import CoordinatorRuntime, HostedMachine
-from kledger.ledger import LedgerStore, Row
-from kledger.offsets import OffsetStore
+from kledger.ledger import LedgerStore
+from kledger.ledger.record_table import RecordChange, RecordRows, RecordTable
 from kledger.runtime.clock import Clock
+from kledger.runtime.containment import NamedUnit
+from kledger.runtime.deferred import Deferred
+from kledger.runtime.timers import TimerHandle, Timers
 
 AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
+GroupRecord: TypeAlias = ClassicGroupRecord | ConsumerGroupRecord
+Answers: TypeAlias = list[tuple[int, object]]
+"""Waiters, and the result for each."""
+Result = TypeVar("Result")
 
 
-class GroupStateMachine:
-    """A group of either protocol, as the runtime's `StateMachine`.
+def _encode(record: GroupRecord) -> bytes:
+    if isinstance(record, ConsumerGroupRecord):
+        return encode_consumer_group(record)
+    return encode_classic_group(record)
+
+
+def _decode(key: bytes, row: bytes) -> tuple[str, GroupRecord]:
+    group_id = decode_group_key(key)
+    if is_consumer_group_row(row):
+        return group_id, decode_consumer_group(group_id, row)
+    return group_id, decode_classic_group(group_id, row)
+
+
+GROUP_ROWS: Final[RecordRows[str, GroupRecord]] = RecordRows(
+    GROUP_KEY_PREFIX, encode_group_key, _encode, _decode
+)
+
+
+class HostedGroup:
+    """One group with the timers that it has set.
 
     Attributes:
-        empty_since_ms: wall time at which the group was last stored without members, or None.
+        is_classic: whether it is one of the classic protocol.
+        has_failed: a fault has closed it; later events for it are ignored.
     """
 
-    __slots__ = ("_clock", "empty_since_ms", "group")
+    __slots__ = ("_current", "group_id", "has_failed", "is_classic", "timers")
 
-    def __init__(self, group: AnyGroup, clock: Clock, empty_since_ms: int | None = None) -> None:
-        self.group = group
-        self.empty_since_ms = empty_since_ms
-        self._clock = clock
+    def __init__(self, group_id: str, current: Callable[[], AnyGroup], *, is_classic: bool) -> None:
+        self.group_id = group_id
+        self.is_classic = is_classic
+        self.has_failed = False
+        self.timers: dict[TimerKey, TimerHandle] = {}
+        self._current = current
 
-    def timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
-        """Act on a timer."""
-        return self.group.timer_fired(key, now_ms)
-
-    def persisted(self, revision: int, *, failed: bool, now_ms: int) -> list[Effect]:
-        """Continue after a write ended."""
-        return self.group.persisted(revision, failed=failed, now_ms=now_ms)
-
-    def abandon(self, waiter: int, now_ms: int) -> list[Effect]:
-        """Forget a waiter whose connection was lost."""
-        return self.group.abandon(waiter, now_ms)
-
-    def rows(self, record: object) -> Sequence[Row]:
-        """Return the group's row, stamped with the wall time."""
-        saved_ms = self._clock.now_ms()
-        if isinstance(record, consumer_group_record.ConsumerGroupRecord):
-            row = consumer_group_record.encode_consumer_group(record, saved_ms)
-        else:
-            assert isinstance(record, classic_group_record.ClassicGroupRecord), (
-                f"not a group record: {record!r}"
-            )
-            row = classic_group_record.encode_classic_group(record, saved_ms)
-        self.empty_since_ms = None if record.members else saved_ms
-        return [(classic_group_record.encode_group_key(record.group_id), row)]
+    @property
+    def group(self) -> AnyGroup:
+        """The group as it is now; one of the consumer protocol is good for one event."""
+        return self._current()
 
 
-class HostedGroup(HostedMachine):
-    """One group with its timers and waiting requests."""
+@dataclass(slots=True)
+class _PendingRequest:
+    """A request that waits; `refusal` is its answer when its group cannot give one."""
 
-    __slots__ = ("group", "group_machine")
-
-    def __init__(self, machine: GroupStateMachine) -> None:
-        super().__init__(machine, machine.group.group_id)
-        self.group_machine = machine
-        self.group = machine.group
+    refusal: object
+    answer: Deferred[object] = field(default_factory=Deferred)
+    hosted: HostedGroup | None = None
 
 
 class GroupTable:
     """The groups by id."""
 
-    def __init__(self, config: GroupConfig, clock: Clock) -> None:
+    def __init__(
+        self, store: LedgerStore, config: GroupConfig, clock: Clock, timers: Timers
+    ) -> None:
+        """Open an empty table; `load` fills it."""
+        self.containment = store.containment
         self._config = config
         self._clock = clock
+        self._timers = timers
+        self._records = RecordTable(store, GROUP_ROWS, self._replayed)
         self._hosted: dict[str, HostedGroup] = {}
+        self._next_waiter = 0
+        self._waiting: dict[int, _PendingRequest] = {}
+        self._last_answers: dict[str, Answers] = {}
+        """By group id, what waits for the last write under way."""
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._hosted)
@@ -92,31 +130,28 @@ class GroupTable:
         """Whether the limit of groups is reached."""
         return len(self._hosted) >= self._config.groups_max
 
-    def load(self, store: LedgerStore, offsets: OffsetStore, runtime: CoordinatorRuntime) -> None:
-        """Load every group that has a row, then those that have only offsets."""
-        for key, value in store.scan_rows(classic_group_record.GROUP_KEY_PREFIX):
-            hosted, effects = self._loaded(classic_group_record.decode_group_key(key), value)
-            runtime.perform(hosted, effects)
-        for group_id in offsets.state.groups():
-            self.ensure(group_id)
+    @property
+    def waiting_count(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._waiting)
 
-    def reload(
-        self, failed: HostedMachine, store: LedgerStore, runtime: CoordinatorRuntime
-    ) -> None:
-        """Load a group from its row again, after a fault has closed it.
+    def load(self) -> None:
+        """Replay every stored record.
 
         Raises:
-            StorageFailed: its row cannot be read now; the failed group stays until it can.
+            UnreadableRow: a stored group cannot be read.
         """
-        if self._hosted.get(failed.name) is not failed:
-            return
-        row = store.get_row(classic_group_record.encode_group_key(failed.name))
-        del self._hosted[failed.name]
-        if row is None:
-            self.ensure(failed.name)
-            return
-        hosted, effects = self._loaded(failed.name, row)
-        runtime.perform(hosted, effects)
+        self._records.load()
+
+    def close(self) -> None:
+        """Answer every waiting request with its refusal and stop every timer. May be repeated."""
+        self._is_closed = True
+        for waiter in tuple(self._waiting):
+            self._refuse(waiter)
+        for hosted in self:
+            _retire(hosted)
+
+    # Groups.
 
     def get(self, group_id: str) -> HostedGroup | None:
         """Return a group, or None."""
@@ -125,56 +160,272 @@ class GroupTable:
     def ensure(self, group_id: str) -> HostedGroup:
         """Return a group, a new empty one if there is none. The caller checks the limits."""
         hosted = self._hosted.get(group_id)
-        return self._add(ClassicGroup(group_id, self._config)) if hosted is None else hosted
-
-    def remove(self, group_id: str) -> HostedGroup:
-        """Remove a group."""
-        return self._hosted.pop(group_id)
-
-    def restore(self, hosted: HostedGroup, runtime: CoordinatorRuntime) -> None:
-        """Undo `remove` after a failed deletion, unless a new group has the id meanwhile.
-
-        The group may have members again: that they left was not stored either.
-        """
-        if hosted.group.group_id in self._hosted:
-            return
-        now_ms = self._clock.monotonic_ms()
-        old, effects = hosted.group, list[Effect]()
-        restored: AnyGroup
-        if isinstance(old, ConsumerGroup):
-            restored, effects = ConsumerGroup.from_record(old.durable, self._config, now_ms)
-        else:
-            restored = ClassicGroup(old.group_id, self._config)
-            restored.generation = old.generation
-            restored.protocol_type = old.protocol_type
-        runtime.perform(self._add(restored, hosted.group_machine.empty_since_ms), effects)
-
-    def new_hosted(self, group: AnyGroup) -> HostedGroup:
-        """Return a host that is not in the table yet."""
-        return HostedGroup(GroupStateMachine(group, self._clock))
-
-    def put(self, hosted: HostedGroup, runtime: CoordinatorRuntime) -> None:
-        """Add a group; a group of the same id that it replaces ends."""
-        before = self._hosted.get(hosted.group.group_id)
-        if before is not None:
-            runtime.retire(before)
-            before.group.end()
-        self._hosted[hosted.group.group_id] = hosted
-
-    def _loaded(self, group_id: str, value: bytes) -> tuple[HostedGroup, list[Effect]]:
-        now_ms = self._clock.monotonic_ms()
-        group: AnyGroup
-        if consumer_group_record.is_consumer_group_row(value):
-            record, saved_ms = consumer_group_record.decode_consumer_group(group_id, value)
-            group, effects = ConsumerGroup.from_record(record, self._config, now_ms)
-            is_empty = not record.members
-        else:
-            classic, saved_ms = classic_group_record.decode_classic_group(group_id, value)
-            group, effects = ClassicGroup.from_record(classic, self._config, now_ms)
-            is_empty = not classic.members
-        return self._add(group, saved_ms if is_empty else None), effects
-
-    def _add(self, group: AnyGroup, empty_since_ms: int | None = None) -> HostedGroup:
-        hosted = HostedGroup(GroupStateMachine(group, self._clock, empty_since_ms))
-        self._hosted[group.group_id] = hosted
+        if hosted is None:
+            hosted = self.classic(ClassicGroup(group_id, self._config))
+            self._hosted[group_id] = hosted
         return hosted
+
+    def classic(self, group: ClassicGroup) -> HostedGroup:
+        """Return a classic group that is not in the table yet."""
+        return HostedGroup(group.group_id, lambda: group, is_classic=True)
+
+    def consumer(self, first: ConsumerGroupRecord) -> HostedGroup:
+        """Return a group of the consumer protocol that is not in the table yet.
+
+        Args:
+            first: the record that its first event is decided on.
+        """
+        group_id, sessions = first.group_id, MemberSessions()
+
+        def current() -> ConsumerGroup:
+            record = self._records.head(group_id)
+            if not isinstance(record, ConsumerGroupRecord):
+                is_new = self._hosted.get(group_id) is not hosted
+                record = first if is_new else new_record(group_id, self._config)
+            return ConsumerGroup(record, sessions, self._config)
+
+        hosted = HostedGroup(group_id, current, is_classic=False)
+        return hosted
+
+    def put(self, hosted: HostedGroup) -> None:
+        """Add a group; the timers of one that it replaces are stopped."""
+        before = self._hosted.get(hosted.group_id)
+        if before is not None:
+            _retire(before)
+        self._hosted[hosted.group_id] = hosted
+
+    def deletion(self, group_id: str) -> RecordChange:
+        """Return the change that deletes the record of an empty group.
+
+        When it is durable, the group ends if it is empty then. A member that joins meanwhile keeps
+        it; its records are written after the deletion.
+        """
+        return self._records.change(group_id, None)
+
+    def is_writing(self, group_id: str) -> bool:
+        """Whether a record of the group is being written."""
+        return self._records.head(group_id) is not self._records.get(group_id)
+
+    def empty_since_ms(self, group_id: str) -> int | None:
+        """Return the wall time at which a group was stored without members; None if it was not."""
+        record = self._records.head(group_id)
+        return None if record is None or len(record.members) else record.saved_ms
+
+    # Requests.
+
+    def register(self, refusal: object) -> int:
+        """Open a waiter; `refusal` is its answer if its group fails, or cannot be stored."""
+        self._next_waiter += 1
+        self._waiting[self._next_waiter] = _PendingRequest(refusal)
+        return self._next_waiter
+
+    def run(
+        self, hosted: HostedGroup, waiter: int, request: Callable[[int], Iterable[Effect]]
+    ) -> Deferred[object]:
+        """Let a group decide on a request; return its answer, which may come later.
+
+        A fault closes the group, and the answer is the refusal of the waiter. When the caller
+        that awaits it is cancelled, the group's `abandon` is called.
+
+        Args:
+            hosted: the group.
+            waiter: what `register` returned for the request.
+            request: lets the group decide, at a monotonic time.
+        """
+        waiting = self._waiting[waiter]
+        waiting.hosted, answer = hosted, waiting.answer
+        self.decide(hosted, lambda now_ms: (None, request(now_ms)), None)
+        if hosted.has_failed and waiter in self._waiting:
+            self._refuse(waiter)
+        if not answer.is_resolved:
+            answer.on_cancelled = partial(self._abandon, hosted, waiter)
+        return answer
+
+    def decide(
+        self,
+        hosted: HostedGroup,
+        request: Callable[[int], tuple[Result, Iterable[Effect]]],
+        refusal: Result,
+    ) -> Result:
+        """Let a group decide on a request that is answered at once; return the answer.
+
+        A fault closes the group, and the answer is `refusal`.
+
+        Args:
+            hosted: the group.
+            request: lets the group decide, at a monotonic time.
+            refusal: the answer if nothing was decided.
+        """
+        if hosted.has_failed:
+            # Making it again has failed before.
+            self.containment.run(NamedUnit("group", hosted.group_id), self._reload, hosted)
+            return refusal
+        try:
+            answer, effects = request(self._clock.monotonic_ms())
+            self._perform(hosted, effects)
+        except Exception as error:  # noqa: BLE001 - its partial changes are dropped
+            self._failed(hosted, error)
+            return refusal
+        return answer
+
+    def _refuse(self, waiter: int) -> None:
+        waiting = self._waiting.pop(waiter, None)
+        if waiting is not None:
+            waiting.answer.resolve(waiting.refusal)
+
+    def _answer(self, waiter: int, result: object) -> None:
+        waiting = self._waiting.pop(waiter, None)
+        if waiting is not None:
+            waiting.answer.resolve(result)
+
+    def _abandon(self, hosted: HostedGroup, waiter: int) -> None:
+        if self._waiting.pop(waiter, None) is not None:
+            self._deliver(hosted, lambda now_ms: hosted.group.abandon(waiter, now_ms))
+
+    # Effects, and the events that follow them.
+
+    def _perform(self, hosted: HostedGroup, effects: Iterable[Effect]) -> None:
+        """Perform effects of one group in order."""
+        for effect in effects:
+            match effect:
+                case Respond(waiter, result):
+                    self._answer(waiter, result)
+                case Schedule(key, delay_ms):
+                    _cancel(hosted, key)
+                    fire = partial(self._timer_fired, hosted, key)
+                    hosted.timers[key] = self._timers.call_after(delay_ms, fire)
+                case Cancel(key):
+                    _cancel(hosted, key)
+                case Persist(record, answers):
+                    self._persist(hosted.group_id, record, list(answers))
+                case _:
+                    assert_never(effect)
+
+    def _persist(self, group_id: str, record: object, answers: Answers) -> None:
+        """Write a record if there is one; answer when every write under way is durable."""
+        if record is None:
+            last = self._last_answers.get(group_id)
+            if last is not None:
+                last += answers
+            else:
+                for waiter, result in answers:
+                    self._answer(waiter, result)
+            return
+        assert isinstance(record, ClassicGroupRecord | ConsumerGroupRecord), f"{record!r}"
+        stamped = replace(record, saved_ms=self._clock.now_ms())
+        write = self._records.submit(group_id, stamped)
+        ended = partial(self._write_ended, group_id, stamped, write, answers)
+        if write.is_resolved:  # the store has stopped
+            ended()
+        else:
+            self._last_answers[group_id] = answers
+            write.when_resolved(ended)
+
+    def _replayed(self, group_id: str) -> None:
+        """Let a group have its durable record; without one it ends if it is empty."""
+        record, hosted = self._records.get(group_id), self._hosted.get(group_id)
+        if record is None:
+            if hosted is not None and hosted.group.is_empty:
+                _retire(self._hosted.pop(group_id))
+            return
+        if hosted is None:
+            hosted = self._hosted[group_id] = self._new(record)
+        self._deliver(hosted, partial(_replay, hosted, record))
+
+    def _write_ended(
+        self,
+        group_id: str,
+        record: GroupRecord,
+        write: Deferred[Exception | None],
+        answers: Answers,
+    ) -> None:
+        """Answer what has waited for a write, once its record was replayed or has failed."""
+        if self._last_answers.get(group_id) is answers:
+            del self._last_answers[group_id]
+        if write.result() is None:
+            for waiter, result in answers:
+                self._answer(waiter, result)
+            return
+        for waiter, _ in answers:
+            self._refuse(waiter)
+        hosted = self._hosted.get(group_id)
+        if hosted is None or self._is_closed:
+            return
+        group = hosted.group
+        if isinstance(group, ClassicGroup):
+            durable = self._records.get(group_id)
+            if isinstance(record, ClassicGroupRecord):
+                before = durable if isinstance(durable, ClassicGroupRecord) else None
+                self._deliver(hosted, partial(group.write_failed, record, before))
+        elif not isinstance(self._records.head(group_id), ConsumerGroupRecord):
+            # Its first record is what has failed: it is again what it was before.
+            self.containment.run(NamedUnit("group", group_id), self._reload, hosted)
+
+    def _timer_fired(self, hosted: HostedGroup, key: TimerKey) -> None:
+        hosted.timers.pop(key, None)
+        self._deliver(hosted, lambda now_ms: hosted.group.timer_fired(key, now_ms))
+
+    def _deliver(self, hosted: HostedGroup, event: Callable[[int], Iterable[Effect]]) -> None:
+        """Pass an event that is no request to a group; a fault closes that group."""
+        if hosted.has_failed or self._is_closed:
+            return
+        try:
+            self._perform(hosted, event(self._clock.monotonic_ms()))
+        except Exception as error:  # noqa: BLE001 - other groups go on
+            self._failed(hosted, error)
+
+    # Faults.
+
+    def _failed(self, hosted: HostedGroup, error: Exception) -> None:
+        unit = NamedUnit("group", hosted.group_id, partial(self._close_after_fault, hosted))
+        self.containment.failed(unit, error)
+
+    def _close_after_fault(self, hosted: HostedGroup) -> None:
+        hosted.has_failed = True
+        _retire(hosted)
+        for waiter in [each for each, one in self._waiting.items() if one.hosted is hosted]:
+            self._refuse(waiter)
+        self._reload(hosted)
+
+    def _reload(self, failed: HostedGroup) -> None:
+        """Make a group again of its durable record; the failed one stays if that fails too."""
+        group_id = failed.group_id
+        if self._hosted.get(group_id) is not failed:
+            return
+        record = self._records.get(group_id)
+        if record is None:
+            _retire(self._hosted.pop(group_id))
+            self.ensure(group_id)
+            return
+        hosted = self._new(record)
+        self._perform(hosted, _replay(hosted, record, self._clock.monotonic_ms()))
+        self.put(hosted)
+
+    def _new(self, record: GroupRecord) -> HostedGroup:
+        """Return a group that has not replayed its record yet."""
+        if isinstance(record, ConsumerGroupRecord):
+            return self.consumer(record)
+        return self.classic(ClassicGroup(record.group_id, self._config))
+
+
+def _replay(hosted: HostedGroup, record: GroupRecord, now_ms: int) -> list[Effect]:
+    """Replay a record, unless the group has changed its protocol since it was written."""
+    match hosted.group, record:
+        case ClassicGroup() as group, ClassicGroupRecord():
+            return group.replay(record, now_ms)
+        case ConsumerGroup() as group, ConsumerGroupRecord():
+            return group.replay(record, now_ms)
+    return []
+
+
+def _cancel(hosted: HostedGroup, key: TimerKey) -> None:
+    handle = hosted.timers.pop(key, None)
+    if handle is not None:
+        handle.cancel()
+
+
+def _retire(hosted: HostedGroup) -> None:
+    """Cancel every timer of a group that is no longer served."""
+    for handle in hosted.timers.values():
+        handle.cancel()
+    hosted.timers.clear()

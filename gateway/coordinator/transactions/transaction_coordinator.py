@@ -9,7 +9,7 @@ Must not know: API versions, message classes, how a partition keeps its transact
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -36,8 +36,8 @@ from kledger.gateway.coordinator.transactions.txn_state import (
     Unchanged,
 )
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.ledger import LedgerError, Row, RowsDone
-from kledger.ledger.record_table import RecordRows, RecordTable
+from kledger.ledger import LedgerError
+from kledger.ledger.record_table import RecordRows, RecordTable, submit_together
 from kledger.offsets import CommittedOffset, TopicPartition
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.keyed_locks import KeyedLocks
@@ -311,15 +311,13 @@ class TransactionCoordinator:
 
     async def _store(self, record: TxnRecord) -> None:
         """Make a record durable, an outcome together with the offsets that it decides about."""
-        append = partial(self._append_outcome, record) if record.state.is_prepared else None
-        if error := await self._records.submit(record.transactional_id, record, append):
+        changes = [self._records.change(record.transactional_id, record)]
+        if record.state.is_prepared:
+            is_commit = record.state is TxnState.PREPARE_COMMIT
+            ended = self._parts.offsets.end(record.producer_id, is_commit=is_commit)
+            changes = [*ended, *changes]
+        if error := await submit_together(changes):
             raise error
-
-    def _append_outcome(self, record: TxnRecord, rows: Sequence[Row], done: RowsDone) -> None:
-        (outcome,) = rows
-        is_commit = record.state is TxnState.PREPARE_COMMIT
-        offsets = self._parts.offsets
-        offsets.end_nowait(record.producer_id, done, is_commit=is_commit, outcome=outcome)
 
     async def _write_outcome_markers(self, transactional_id: str) -> None:
         """Write the markers of an outcome, if there is one; partitions that refuse: again later.

@@ -14,7 +14,7 @@ class PartitionProduceData(Struct):
 
 
 class TopicProduceData(Struct):
-    """Batches for one topic, named up to version 12 and by id after it."""
+    """Batches for one topic, by name up to version 12, by id from 13 on."""
 
     name: str = field(versions="0-12", default="")
     topic_id: UUID = field(versions="13+", default=ZERO_UUID)
@@ -31,14 +31,14 @@ class ProduceRequest(ApiMessage, key=0, versions="3-13", flexible="9+"):
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """One refused record, by its place in the batch."""
+    """One refused record, by its index in the batch."""
 
     batch_index: Int32 = 0
     batch_index_error_message: str | None = None
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now (KIP-951); -1 is not known."""
+    """The partition's current leader and its epoch (KIP-951); -1 if unknown."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
@@ -68,7 +68,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a leader named above can be reached (KIP-951)."""
+    """The address of a leader that is named above (KIP-951)."""
 
     node_id: Int32 = 0
     host: str = ""
@@ -77,7 +77,7 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(ApiMessage, key=0, versions="3-13", flexible="9+"):
-    """Where each batch went, or why it did not."""
+    """The base offset or the error of each batch."""
 
     responses: list[TopicProduceResponse] = []
     throttle_time_ms: Int32 = 0

@@ -16,14 +16,14 @@ from kledger.gateway.wire.schema import (
 
 
 class ReplicaState(Struct):
-    """The follower that asks; -1 is a consumer."""
+    """The follower that sends the request; -1 is a consumer."""
 
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
 class FetchPartition(Struct):
-    """Where to read in one partition, and how many bytes at most."""
+    """The offset to read from in one partition, and the most bytes to return."""
 
     partition: Int32 = 0
     current_leader_epoch: Int32 = field(versions="9+", default=-1)
@@ -36,7 +36,7 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    """Partitions of one topic, named up to version 12 and by id after it."""
+    """Partitions of one topic, by name up to version 12, by id from 13 on."""
 
     topic: str = field(versions="0-12", default="")
     topic_id: UUID = field(versions="13+", default=ZERO_UUID)
@@ -44,7 +44,7 @@ class FetchTopic(Struct):
 
 
 class ForgottenTopic(Struct):
-    """Partitions that leave the fetch session (KIP-227)."""
+    """Partitions to remove from the fetch session (KIP-227)."""
 
     topic: str = field(versions="7-12", default="")
     topic_id: UUID = field(versions="13+", default=ZERO_UUID)
@@ -52,7 +52,7 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(ApiMessage, key=1, versions="4-18", flexible="12+"):
-    """Partitions to read from, each from an offset, with limits of size and time."""
+    """The partitions and offsets to read, with limits of bytes and time."""
 
     cluster_id: str | None = field(versions="12+", tag=0, default=None)
     replica_id: Int32 = field(versions="0-14", default=-1)
@@ -69,35 +69,35 @@ class FetchRequest(ApiMessage, key=1, versions="4-18", flexible="12+"):
 
 
 class EpochEndOffset(Struct):
-    """Where the follower's log diverges (KIP-595)."""
+    """The offset at which the follower's log diverges (KIP-595)."""
 
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now (KIP-951); -1 is not known."""
+    """The partition's current leader and its epoch (KIP-951); -1 if unknown."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
 
 class SnapshotId(Struct):
-    """The snapshot to load instead of the log (KIP-630)."""
+    """The snapshot that a replica loads instead of the log (KIP-630)."""
 
     end_offset: Int64 = -1
     epoch: Int32 = -1
 
 
 class AbortedTransaction(Struct):
-    """An aborted transaction whose records are in the answer."""
+    """An aborted transaction whose records are in the response."""
 
     producer_id: Int64 = 0
     first_offset: Int64 = 0
 
 
 class PartitionData(Struct):
-    """One partition's batches and offsets; records are empty, never null."""
+    """Batches and offsets of one partition; records are empty, never null."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -123,7 +123,7 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a leader named above can be reached (KIP-951)."""
+    """The address of a leader that is named above (KIP-951)."""
 
     node_id: Int32 = 0
     host: str = ""

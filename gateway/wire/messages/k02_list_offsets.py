@@ -19,7 +19,7 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(ApiMessage, key=2, versions="1-11", flexible="6+"):
-    """Timestamps (negative ones have special meanings) whose offsets are wanted."""
+    """Timestamps to look up; negative ones have special meanings."""
 
     replica_id: Int32 = 0
     isolation_level: Int8 = field(versions="2+", default=0)
@@ -28,7 +28,7 @@ class ListOffsetsRequest(ApiMessage, key=2, versions="1-11", flexible="6+"):
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """Offset and timestamp found; -1 and -1 when nothing matches."""
+    """The offset and timestamp found; -1 and -1 if none matches."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0

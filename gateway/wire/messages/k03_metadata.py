@@ -7,14 +7,14 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class MetadataRequestTopic(Struct):
-    """A topic wanted, by name or from version 10 by id."""
+    """A requested topic, by name, or from version 10 on by id."""
 
     topic_id: UUID = field(versions="10+", default=ZERO_UUID)
     name: str | None = field(nullable="10+", default="")
 
 
 class MetadataRequest(ApiMessage, key=3, versions="0-13", flexible="9+"):
-    """Topics wanted; null means all of them."""
+    """The requested topics; null means all."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+", default=[])
     allow_auto_topic_creation: bool = field(versions="4+", default=True)
@@ -23,7 +23,7 @@ class MetadataRequest(ApiMessage, key=3, versions="0-13", flexible="9+"):
 
 
 class MetadataResponseBroker(Struct):
-    """A broker and where to reach it."""
+    """A broker and its address."""
 
     node_id: Int32 = 0
     host: str = ""
@@ -44,7 +44,7 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
-    """One topic; the operations are a bit field, INT_MIN when not asked for."""
+    """One topic; the operations are a bit field, INT_MIN if not requested."""
 
     error_code: Int16 = 0
     name: str | None = field(nullable="12+", default="")
@@ -55,7 +55,7 @@ class MetadataResponseTopic(Struct):
 
 
 class MetadataResponse(ApiMessage, key=3, versions="0-13", flexible="9+"):
-    """Brokers of the cluster and the topics asked for."""
+    """The brokers of the cluster, and the requested topics."""
 
     throttle_time_ms: Int32 = field(versions="3+", default=0)
     brokers: list[MetadataResponseBroker] = []

@@ -7,7 +7,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct,
 
 
 class OffsetCommitRequestPartition(Struct):
-    """One offset to store, with the client's own words."""
+    """One offset to store, with metadata that only clients read."""
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -24,7 +24,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(ApiMessage, key=8, versions="2-10", flexible="8+"):
-    """Offsets a group has consumed up to."""
+    """The next offsets that a group will consume."""
 
     group_id: str = ""
     generation_id_or_member_epoch: Int32 = -1

@@ -22,7 +22,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """One group; null topics mean all that have an offset."""
+    """One group; null topics means all that have an offset."""
 
     group_id: str = ""
     member_id: str | None = field(versions="9+", default=None)
@@ -31,7 +31,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(ApiMessage, key=9, versions="1-10", flexible="6+"):
-    """Groups and partitions whose offsets are wanted."""
+    """The groups and partitions to look up."""
 
     group_id: str = field(versions="0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field(versions="0-7", nullable="2-7", default=[])
@@ -83,7 +83,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(ApiMessage, key=9, versions="1-10", flexible="6+"):
-    """The stored offsets, -1 where there is none."""
+    """The stored offsets; -1 if there is none."""
 
     throttle_time_ms: Int32 = field(versions="3+", default=0)
     topics: list[OffsetFetchResponseTopic] = field(versions="0-7", default=[])

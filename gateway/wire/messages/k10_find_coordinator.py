@@ -4,7 +4,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, 
 
 
 class FindCoordinatorRequest(ApiMessage, key=10, versions="0-6", flexible="3+"):
-    """Keys whose coordinator is wanted; one key before version 4."""
+    """The keys to look up; one key before version 4."""
 
     key: str = field(versions="0-3", default="")
     key_type: Int8 = field(versions="1+", default=0)

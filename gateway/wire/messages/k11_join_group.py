@@ -4,14 +4,14 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class JoinGroupRequestProtocol(Struct):
-    """A protocol the member can speak, with its metadata."""
+    """A protocol (assignor) that the member supports, with its metadata."""
 
     name: str = ""
     metadata: bytes = b""
 
 
 class JoinGroupRequest(ApiMessage, key=11, versions="0-9", flexible="6+"):
-    """A member, its timeouts and the protocols it can speak."""
+    """A member, its timeouts and the protocols that it supports."""
 
     group_id: str = ""
     session_timeout_ms: Int32 = 0
@@ -24,7 +24,7 @@ class JoinGroupRequest(ApiMessage, key=11, versions="0-9", flexible="6+"):
 
 
 class JoinGroupResponseMember(Struct):
-    """A member and its metadata, for the leader to assign."""
+    """A member and its metadata, which the leader needs to assign."""
 
     member_id: str = ""
     group_instance_id: str | None = field(versions="5+", default=None)

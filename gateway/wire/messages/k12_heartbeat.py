@@ -4,7 +4,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, field
 
 
 class HeartbeatRequest(ApiMessage, key=12, versions="0-4", flexible="4+"):
-    """A sign of life of one member."""
+    """A heartbeat of one member."""
 
     group_id: str = ""
     generation_id: Int32 = 0
@@ -13,7 +13,7 @@ class HeartbeatRequest(ApiMessage, key=12, versions="0-4", flexible="4+"):
 
 
 class HeartbeatResponse(ApiMessage, key=12, versions="0-4", flexible="4+"):
-    """Whether the member still belongs, or must rejoin."""
+    """The error tells whether the member must rejoin."""
 
     throttle_time_ms: Int32 = field(versions="1+", default=0)
     error_code: Int16 = 0

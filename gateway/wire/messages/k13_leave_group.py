@@ -4,7 +4,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class MemberIdentity(Struct):
-    """A member that leaves; an admin names it by its instance id alone."""
+    """A member that leaves; administrators give its instance id only."""
 
     member_id: str = ""
     group_instance_id: str | None = None

@@ -1,4 +1,4 @@
-"""SyncGroup, key 14: hand out the assignments of a generation."""
+"""SyncGroup, key 14: distribute the assignments of a generation."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
@@ -23,7 +23,7 @@ class SyncGroupRequest(ApiMessage, key=14, versions="0-5", flexible="4+"):
 
 
 class SyncGroupResponse(ApiMessage, key=14, versions="0-5", flexible="4+"):
-    """The assignment of the member that asked."""
+    """The assignment of the requesting member."""
 
     throttle_time_ms: Int32 = field(versions="1+", default=0)
     error_code: Int16 = 0

@@ -11,7 +11,7 @@ class DescribeGroupsRequest(ApiMessage, key=15, versions="0-6", flexible="5+"):
 
 
 class DescribedGroupMember(Struct):
-    """One member, its client and what it was assigned."""
+    """One member, its client and its assignment."""
 
     member_id: str = ""
     group_instance_id: str | None = field(versions="4+", default=None)
@@ -22,7 +22,7 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    """One group; a group that is not there is Dead without an error up to version 5."""
+    """One group; up to version 5 an unknown group is Dead, without an error."""
 
     error_code: Int16 = 0
     error_message: str | None = field(versions="6+", default=None)

@@ -11,7 +11,7 @@ class ApiVersionsRequest(ApiMessage, key=18, versions="0-4", flexible="3+"):
 
 
 class ApiVersion(Struct):
-    """Served versions of one key."""
+    """The served versions of one key."""
 
     api_key: Int16 = 0
     min_version: Int16 = 0
@@ -27,7 +27,7 @@ class SupportedFeatureKey(Struct):
 
 
 class FinalizedFeatureKey(Struct):
-    """Levels of a feature that the cluster has agreed on."""
+    """The finalized levels of a feature."""
 
     name: str = ""
     max_version_level: Int16 = 0

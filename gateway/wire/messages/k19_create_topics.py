@@ -7,7 +7,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, 
 
 
 class CreatableReplicaAssignment(Struct):
-    """Brokers that shall hold one partition."""
+    """The brokers to place one partition on."""
 
     partition_index: Int32 = 0
     broker_ids: list[Int32] = []
@@ -21,7 +21,7 @@ class CreatableTopicConfig(Struct):
 
 
 class CreatableTopic(Struct):
-    """One topic to create; -1 leaves partitions or replication to the broker."""
+    """One topic to create; -1 partitions or replicas means the broker's default."""
 
     name: str = ""
     num_partitions: Int32 = 0
@@ -39,7 +39,7 @@ class CreateTopicsRequest(ApiMessage, key=19, versions="2-7", flexible="5+"):
 
 
 class CreatableTopicConfigs(Struct):
-    """One setting as it came to be."""
+    """One setting of the created topic."""
 
     name: str = ""
     value: str | None = ""
@@ -62,7 +62,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(ApiMessage, key=19, versions="2-7", flexible="5+"):
-    """Outcome for each topic, with what was set."""
+    """Outcome for each topic, with its settings."""
 
     throttle_time_ms: Int32 = 0
     topics: list[CreatableTopicResult] = []

@@ -7,14 +7,14 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class DeleteTopicState(Struct):
-    """One topic to delete, by name or by id, from version 6 on."""
+    """One topic to delete, by name or by id; from version 6 on."""
 
     name: str | None = None
     topic_id: UUID = ZERO_UUID
 
 
 class DeleteTopicsRequest(ApiMessage, key=20, versions="1-6", flexible="4+"):
-    """Topics to delete, by name, or by id from version 6."""
+    """Topics to delete, by name, or from version 6 on by id."""
 
     topics: list[DeleteTopicState] = field(versions="6+", default=[])
     topic_names: list[str] = field(versions="0-5", default=[])

@@ -18,14 +18,14 @@ class DeleteRecordsTopic(Struct):
 
 
 class DeleteRecordsRequest(ApiMessage, key=21, versions="0-2", flexible="2+"):
-    """New log start of each partition."""
+    """The new log start offset of each partition."""
 
     topics: list[DeleteRecordsTopic] = []
     timeout_ms: Int32 = 0
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """The log start that came of it, -1 on an error."""
+    """The resulting log start offset; -1 on an error."""
 
     partition_index: Int32 = 0
     low_watermark: Int64 = 0
@@ -40,7 +40,7 @@ class DeleteRecordsTopicResult(Struct):
 
 
 class DeleteRecordsResponse(ApiMessage, key=21, versions="0-2", flexible="2+"):
-    """The log start that came of it."""
+    """The resulting log start offsets."""
 
     throttle_time_ms: Int32 = 0
     topics: list[DeleteRecordsTopicResult] = []

@@ -1,4 +1,4 @@
-"""InitProducerId, key 22: give out a producer id."""
+"""InitProducerId, key 22: allocate a producer id."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, field
 

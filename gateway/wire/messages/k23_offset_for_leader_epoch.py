@@ -4,7 +4,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct,
 
 
 class OffsetForLeaderPartition(Struct):
-    """The epoch whose end is wanted, and the one the client believes in."""
+    """The epoch to look up, and the client's current leader epoch."""
 
     partition: Int32 = 0
     current_leader_epoch: Int32 = -1
@@ -19,14 +19,14 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(ApiMessage, key=23, versions="2-4", flexible="4+"):
-    """Leader epochs whose end is wanted."""
+    """The leader epochs to look up."""
 
     replica_id: Int32 = field(versions="3+", default=-2)
     topics: list[OffsetForLeaderTopic] = []
 
 
 class EpochEndOffset(Struct):
-    """Where the epoch ends; -1 and -1 when it is not known."""
+    """The end offset of the epoch; -1 and -1 if it is unknown."""
 
     error_code: Int16 = 0
     partition: Int32 = 0
@@ -35,14 +35,14 @@ class EpochEndOffset(Struct):
 
 
 class OffsetForLeaderTopicResult(Struct):
-    """Ends of one topic."""
+    """End offsets of one topic."""
 
     topic: str = ""
     partitions: list[EpochEndOffset] = []
 
 
 class OffsetForLeaderEpochResponse(ApiMessage, key=23, versions="2-4", flexible="4+"):
-    """Where each epoch ends."""
+    """The end offset of each epoch."""
 
     throttle_time_ms: Int32 = 0
     topics: list[OffsetForLeaderTopicResult] = []

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn, key 24: name the partitions of a transaction."""
+"""AddPartitionsToTxn, key 24: add partitions to a transaction."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
@@ -11,7 +11,7 @@ class AddPartitionsToTxnTopic(Struct):
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    """One transaction, as brokers ask about several."""
+    """One transaction; brokers send several."""
 
     transactional_id: str = field(versions="4+", default="")
     producer_id: Int64 = field(versions="4+", default=0)
@@ -21,7 +21,7 @@ class AddPartitionsToTxnTransaction(Struct):
 
 
 class AddPartitionsToTxnRequest(ApiMessage, key=24, versions="0-5", flexible="3+"):
-    """Partitions to be added, or to be verified."""
+    """Partitions to add, or to verify."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field(versions="4+", default=[])
     v3_and_below_transactional_id: str = field(versions="0-3", default="")

@@ -1,10 +1,10 @@
-"""AddOffsetsToTxn, key 25: name a group whose offsets a transaction commits."""
+"""AddOffsetsToTxn, key 25: add a group's offsets to a transaction."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64
 
 
 class AddOffsetsToTxnRequest(ApiMessage, key=25, versions="0-4", flexible="3+"):
-    """A group to be added to a transaction."""
+    """The group to add to a transaction."""
 
     transactional_id: str = ""
     producer_id: Int64 = 0
@@ -13,7 +13,7 @@ class AddOffsetsToTxnRequest(ApiMessage, key=25, versions="0-4", flexible="3+"):
 
 
 class AddOffsetsToTxnResponse(ApiMessage, key=25, versions="0-4", flexible="3+"):
-    """Whether it was."""
+    """The outcome."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -4,7 +4,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, field
 
 
 class EndTxnRequest(ApiMessage, key=26, versions="0-5", flexible="3+"):
-    """How a transaction ends."""
+    """The transaction to end: commit or abort."""
 
     transactional_id: str = ""
     producer_id: Int64 = 0
@@ -13,7 +13,7 @@ class EndTxnRequest(ApiMessage, key=26, versions="0-5", flexible="3+"):
 
 
 class EndTxnResponse(ApiMessage, key=26, versions="0-5", flexible="3+"):
-    """Whether it did, and who goes on."""
+    """The outcome, and the producer id and epoch for the next transaction."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers, key 27: end a transaction in partitions."""
+"""WriteTxnMarkers, key 27: write the markers that end a transaction."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Int64, Struct, field
 
@@ -11,7 +11,7 @@ class WritableTxnMarkerTopic(Struct):
 
 
 class WritableTxnMarker(Struct):
-    """How one transaction ended."""
+    """The outcome of one transaction, and its partitions."""
 
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
@@ -22,7 +22,7 @@ class WritableTxnMarker(Struct):
 
 
 class WriteTxnMarkersRequest(ApiMessage, key=27, versions="1-2", flexible="1+"):
-    """Markers to be written."""
+    """Markers to write."""
 
     markers: list[WritableTxnMarker] = []
 

@@ -4,7 +4,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct,
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """One offset to store, with the client's own words."""
+    """One offset to store, with metadata that only clients read."""
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -20,7 +20,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 class TxnOffsetCommitRequest(ApiMessage, key=28, versions="0-5", flexible="3+"):
-    """Offsets a group will have consumed up to."""
+    """The next offsets that a group will consume once the transaction is committed."""
 
     transactional_id: str = ""
     group_id: str = ""

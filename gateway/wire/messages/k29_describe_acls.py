@@ -1,10 +1,10 @@
-"""DescribeAcls, key 29: which access rules there are."""
+"""DescribeAcls, key 29: list ACLs."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
 class DescribeAclsRequest(ApiMessage, key=29, versions="1-3", flexible="2+"):
-    """Rules to be described; what is null or "any" matches all."""
+    """A filter of ACLs; null and "any" match all."""
 
     resource_type_filter: Int8 = 0
     resource_name_filter: str | None = ""
@@ -16,7 +16,7 @@ class DescribeAclsRequest(ApiMessage, key=29, versions="1-3", flexible="2+"):
 
 
 class AclDescription(Struct):
-    """Who may, or may not, do one thing."""
+    """One ACL: whether a principal may perform an operation."""
 
     principal: str = ""
     host: str = ""
@@ -25,7 +25,7 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    """Rules of one resource."""
+    """ACLs of one resource."""
 
     resource_type: Int8 = 0
     resource_name: str = ""
@@ -34,7 +34,7 @@ class DescribeAclsResource(Struct):
 
 
 class DescribeAclsResponse(ApiMessage, key=29, versions="1-3", flexible="2+"):
-    """The rules that match."""
+    """The ACLs that match."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -1,10 +1,10 @@
-"""CreateAcls, key 30: add access rules."""
+"""CreateAcls, key 30: add ACLs."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
 class AclCreation(Struct):
-    """One rule to be added."""
+    """One ACL to add."""
 
     resource_type: Int8 = 0
     resource_name: str = ""
@@ -16,20 +16,20 @@ class AclCreation(Struct):
 
 
 class CreateAclsRequest(ApiMessage, key=30, versions="1-3", flexible="2+"):
-    """Rules to be added."""
+    """ACLs to add."""
 
     creations: list[AclCreation] = []
 
 
 class AclCreationResult(Struct):
-    """Outcome for one rule."""
+    """Outcome for one ACL."""
 
     error_code: Int16 = 0
     error_message: str | None = ""
 
 
 class CreateAclsResponse(ApiMessage, key=30, versions="1-3", flexible="2+"):
-    """Outcome for each rule, in the order of the request."""
+    """Outcome for each ACL, in the order of the request."""
 
     throttle_time_ms: Int32 = 0
     results: list[AclCreationResult] = []

@@ -1,10 +1,10 @@
-"""DeleteAcls, key 31: take access rules away."""
+"""DeleteAcls, key 31: delete ACLs."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
 class DeleteAclsFilter(Struct):
-    """Rules to be taken away; what is null or "any" matches all."""
+    """A filter of ACLs to delete; null and "any" match all."""
 
     resource_type_filter: Int8 = 0
     resource_name_filter: str | None = ""
@@ -16,13 +16,13 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(ApiMessage, key=31, versions="1-3", flexible="2+"):
-    """Filters of rules to be taken away."""
+    """Filters of the ACLs to delete."""
 
     filters: list[DeleteAclsFilter] = []
 
 
 class DeleteAclsMatchingAcl(Struct):
-    """One rule that matched, and whether it is gone."""
+    """One ACL that matched, and whether it was deleted."""
 
     error_code: Int16 = 0
     error_message: str | None = ""

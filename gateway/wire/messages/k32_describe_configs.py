@@ -4,7 +4,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, 
 
 
 class DescribeConfigsResource(Struct):
-    """A topic (2) or broker (4) and the settings wanted."""
+    """A topic (2) or broker (4) and the requested settings."""
 
     resource_type: Int8 = 0
     resource_name: str = ""
@@ -12,7 +12,7 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(ApiMessage, key=32, versions="1-4", flexible="4+"):
-    """Resources and the names of the settings wanted; null means all."""
+    """Resources and the names of the requested settings; null means all."""
 
     resources: list[DescribeConfigsResource] = []
     include_synonyms: bool = False
@@ -20,7 +20,7 @@ class DescribeConfigsRequest(ApiMessage, key=32, versions="1-4", flexible="4+"):
 
 
 class DescribeConfigsSynonym(Struct):
-    """Another place where the setting has a value."""
+    """Another source that has a value for the setting."""
 
     name: str = ""
     value: str | None = ""

@@ -11,14 +11,14 @@ class AlterReplicaLogDirTopic(Struct):
 
 
 class AlterReplicaLogDir(Struct):
-    """A folder and the partitions that belong there."""
+    """A folder and the partitions to move to it."""
 
     path: str = ""
     topics: list[AlterReplicaLogDirTopic] = []
 
 
 class AlterReplicaLogDirsRequest(ApiMessage, key=34, versions="1-2", flexible="2+"):
-    """Where replicas of this node belong."""
+    """The target folders of replicas of this node."""
 
     dirs: list[AlterReplicaLogDir] = []
 

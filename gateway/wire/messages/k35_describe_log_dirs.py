@@ -11,13 +11,13 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(ApiMessage, key=35, versions="1-5", flexible="2+"):
-    """Partitions wanted; null means all."""
+    """The requested partitions; null means all."""
 
     topics: list[DescribableLogDirTopic] | None = []
 
 
 class DescribeLogDirsPartition(Struct):
-    """Bytes that one partition takes."""
+    """The size in bytes of one partition."""
 
     partition_index: Int32 = 0
     partition_size: Int64 = 0
@@ -33,7 +33,7 @@ class DescribeLogDirsTopic(Struct):
 
 
 class DescribeLogDirsResult(Struct):
-    """One log folder; its bytes are -1 when they are not known."""
+    """One log folder; its sizes in bytes are -1 if unknown."""
 
     error_code: Int16 = 0
     log_dir: str = ""

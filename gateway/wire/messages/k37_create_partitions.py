@@ -1,16 +1,16 @@
-"""CreatePartitions, key 37: raise the number of partitions."""
+"""CreatePartitions, key 37: increase the number of partitions."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct
 
 
 class CreatePartitionsAssignment(Struct):
-    """Brokers that shall hold one new partition."""
+    """The brokers to place one new partition on."""
 
     broker_ids: list[Int32] = []
 
 
 class CreatePartitionsTopic(Struct):
-    """A topic and the number of partitions it shall have in all."""
+    """A topic and its new number of partitions in all."""
 
     name: str = ""
     count: Int32 = 0

@@ -1,17 +1,17 @@
-"""CreateDelegationToken, key 38: ask for a token to authenticate with."""
+"""CreateDelegationToken, key 38: create a token for authentication."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class CreatableRenewers(Struct):
-    """Somebody who may renew the token."""
+    """A principal that may renew the token."""
 
     principal_type: str = ""
     principal_name: str = ""
 
 
 class CreateDelegationTokenRequest(ApiMessage, key=38, versions="1-3", flexible="2+"):
-    """A token to be made."""
+    """The token to create."""
 
     owner_principal_type: str | None = field(versions="3+", default="")
     owner_principal_name: str | None = field(versions="3+", default="")

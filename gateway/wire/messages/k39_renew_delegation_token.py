@@ -1,17 +1,17 @@
-"""RenewDelegationToken, key 39: make a token last longer."""
+"""RenewDelegationToken, key 39: extend the lifetime of a token."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64
 
 
 class RenewDelegationTokenRequest(ApiMessage, key=39, versions="1-2", flexible="2+"):
-    """A token to be renewed."""
+    """The token to renew."""
 
     hmac: bytes = b""
     renew_period_ms: Int64 = 0
 
 
 class RenewDelegationTokenResponse(ApiMessage, key=39, versions="1-2", flexible="2+"):
-    """Until when it holds."""
+    """The token's new expiry time."""
 
     error_code: Int16 = 0
     expiry_timestamp_ms: Int64 = 0

@@ -1,23 +1,23 @@
-"""DescribeDelegationToken, key 41: which tokens there are."""
+"""DescribeDelegationToken, key 41: list tokens."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class DescribeDelegationTokenOwner(Struct):
-    """Somebody who owns tokens."""
+    """A principal that owns tokens."""
 
     principal_type: str = ""
     principal_name: str = ""
 
 
 class DescribeDelegationTokenRequest(ApiMessage, key=41, versions="1-3", flexible="2+"):
-    """Whose tokens to describe."""
+    """The owners whose tokens to describe."""
 
     owners: list[DescribeDelegationTokenOwner] | None = []
 
 
 class DescribedDelegationTokenRenewer(Struct):
-    """Somebody who may renew the token."""
+    """A principal that may renew the token."""
 
     principal_type: str = ""
     principal_name: str = ""

@@ -11,7 +11,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(ApiMessage, key=43, versions="0-2", flexible="2+"):
-    """Partitions that are to elect; null stands for all."""
+    """The partitions that elect a leader; null means all."""
 
     election_type: Int8 = field(versions="1+", default=0)
     topic_partitions: list[TopicPartitions] | None = []

@@ -4,7 +4,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class ReassignablePartition(Struct):
-    """Where one partition belongs; null takes a move back."""
+    """The new replicas of one partition; null cancels its reassignment."""
 
     partition_index: Int32 = 0
     replicas: list[Int32] | None = None
@@ -18,7 +18,7 @@ class ReassignableTopic(Struct):
 
 
 class AlterPartitionReassignmentsRequest(ApiMessage, key=45, versions="0-1", flexible="0+"):
-    """Where partitions belong."""
+    """The new replicas of partitions."""
 
     timeout_ms: Int32 = 60000
     allow_replication_factor_change: bool = field(versions="1+", default=True)

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments, key 46: which partitions are on the move."""
+"""ListPartitionReassignments, key 46: list reassignments in progress."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct
 
@@ -11,14 +11,14 @@ class ListPartitionReassignmentsTopics(Struct):
 
 
 class ListPartitionReassignmentsRequest(ApiMessage, key=46, versions="0", flexible="0+"):
-    """Partitions asked about; null stands for all."""
+    """The requested partitions; null means all."""
 
     timeout_ms: Int32 = 60000
     topics: list[ListPartitionReassignmentsTopics] | None = None
 
 
 class OngoingPartitionReassignment(Struct):
-    """A partition on the move."""
+    """One partition that is being reassigned."""
 
     partition_index: Int32 = 0
     replicas: list[Int32] = []
@@ -27,14 +27,14 @@ class OngoingPartitionReassignment(Struct):
 
 
 class OngoingTopicReassignment(Struct):
-    """Partitions of one topic that are on the move."""
+    """Partitions of one topic that are being reassigned."""
 
     name: str = ""
     partitions: list[OngoingPartitionReassignment] = []
 
 
 class ListPartitionReassignmentsResponse(ApiMessage, key=46, versions="0", flexible="0+"):
-    """What is on the move."""
+    """The reassignments in progress."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

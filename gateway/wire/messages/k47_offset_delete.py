@@ -4,7 +4,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct
 
 
 class OffsetDeleteRequestPartition(Struct):
-    """A partition whose offset goes."""
+    """A partition whose offset to delete."""
 
     partition_index: Int32 = 0
 
@@ -17,7 +17,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(ApiMessage, key=47, versions="0", flexible="none"):
-    """Partitions whose stored offsets go."""
+    """Partitions whose stored offsets to delete."""
 
     group_id: str = ""
     topics: list[OffsetDeleteRequestTopic] = []

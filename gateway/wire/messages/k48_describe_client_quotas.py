@@ -1,10 +1,10 @@
-"""DescribeClientQuotas, key 48: how much clients may use."""
+"""DescribeClientQuotas, key 48: list quotas."""
 
 from kledger.gateway.wire.schema import ApiMessage, Float64, Int8, Int16, Int32, Struct
 
 
 class ComponentData(Struct):
-    """What one part of an entity must be: exact (0), the default (1), any (2)."""
+    """A filter for one part of an entity: exact (0), the default (1), any (2)."""
 
     entity_type: str = ""
     match_type: Int8 = 0
@@ -12,7 +12,7 @@ class ComponentData(Struct):
 
 
 class DescribeClientQuotasRequest(ApiMessage, key=48, versions="0-1", flexible="1+"):
-    """Entities to be described."""
+    """A filter of the entities to describe."""
 
     components: list[ComponentData] = []
     strict: bool = False

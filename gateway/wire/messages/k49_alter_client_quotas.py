@@ -1,4 +1,4 @@
-"""AlterClientQuotas, key 49: say how much clients may use."""
+"""AlterClientQuotas, key 49: change quotas."""
 
 from kledger.gateway.wire.schema import ApiMessage, Float64, Int16, Int32, Struct
 
@@ -11,7 +11,7 @@ class EntityData(Struct):
 
 
 class OpData(Struct):
-    """One quota to be set or removed."""
+    """One quota to set or remove."""
 
     key: str = ""
     value: Float64 = 0.0
@@ -26,7 +26,7 @@ class EntryData(Struct):
 
 
 class AlterClientQuotasRequest(ApiMessage, key=49, versions="0-1", flexible="1+"):
-    """Quotas to be set and removed."""
+    """Quotas to set and remove."""
 
     entries: list[EntryData] = []
     validate_only: bool = False

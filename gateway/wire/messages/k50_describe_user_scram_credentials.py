@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials, key 50: which users have passwords."""
+"""DescribeUserScramCredentials, key 50: list the SCRAM credentials of users."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
@@ -10,20 +10,20 @@ class UserName(Struct):
 
 
 class DescribeUserScramCredentialsRequest(ApiMessage, key=50, versions="0", flexible="0+"):
-    """Users asked about; null or none stands for all."""
+    """The requested users; null or none means all."""
 
     users: list[UserName] | None = []
 
 
 class CredentialInfo(Struct):
-    """One mechanism that a user has a password for."""
+    """One mechanism for which a user has a credential."""
 
     mechanism: Int8 = 0
     iterations: Int32 = 0
 
 
 class DescribeUserScramCredentialsResult(Struct):
-    """What one user has."""
+    """Credentials of one user."""
 
     user: str = ""
     error_code: Int16 = 0
@@ -32,7 +32,7 @@ class DescribeUserScramCredentialsResult(Struct):
 
 
 class DescribeUserScramCredentialsResponse(ApiMessage, key=50, versions="0", flexible="0+"):
-    """What each user has."""
+    """Credentials of each user."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -1,17 +1,17 @@
-"""AlterUserScramCredentials, key 51: set and remove passwords."""
+"""AlterUserScramCredentials, key 51: change SCRAM credentials."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
 class ScramCredentialDeletion(Struct):
-    """A password to be removed."""
+    """A credential to delete."""
 
     name: str = ""
     mechanism: Int8 = 0
 
 
 class ScramCredentialUpsertion(Struct):
-    """A password to be set."""
+    """A credential to set."""
 
     name: str = ""
     mechanism: Int8 = 0
@@ -21,7 +21,7 @@ class ScramCredentialUpsertion(Struct):
 
 
 class AlterUserScramCredentialsRequest(ApiMessage, key=51, versions="0", flexible="0+"):
-    """Passwords to be set and removed."""
+    """Credentials to set and delete."""
 
     deletions: list[ScramCredentialDeletion] = []
     upsertions: list[ScramCredentialUpsertion] = []

@@ -1,4 +1,4 @@
-"""DescribeQuorum, key 55: who keeps the metadata, and how far each of them is."""
+"""DescribeQuorum, key 55: the replicas of the metadata log and their end offsets."""
 
 from uuid import UUID
 
@@ -7,7 +7,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct,
 
 
 class PartitionData(Struct):
-    """One partition of the metadata."""
+    """One partition of the metadata topic."""
 
     partition_index: Int32 = 0
 
@@ -20,13 +20,13 @@ class TopicData(Struct):
 
 
 class DescribeQuorumRequest(ApiMessage, key=55, versions="0-2", flexible="0+"):
-    """Partitions to be described."""
+    """Partitions to describe."""
 
     topics: list[TopicData] = []
 
 
 class ReplicaState(Struct):
-    """How far one node is."""
+    """The progress of one replica."""
 
     replica_id: Int32 = 0
     replica_directory_id: UUID = field(versions="2+", default=ZERO_UUID)
@@ -56,7 +56,7 @@ class DescribedTopic(Struct, kafka_name="TopicData"):
 
 
 class Listener(Struct):
-    """Where a node can be reached."""
+    """One address of a node."""
 
     name: str = field(versions="2+", default="")
     host: str = field(versions="2+", default="")
@@ -64,7 +64,7 @@ class Listener(Struct):
 
 
 class Node(Struct):
-    """One voter."""
+    """A node and its listeners."""
 
     node_id: Int32 = field(versions="2+", default=0)
     listeners: list[Listener] = field(versions="2+", default=[])

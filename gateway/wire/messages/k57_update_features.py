@@ -1,4 +1,4 @@
-"""UpdateFeatures, key 57: set the level of features."""
+"""UpdateFeatures, key 57: change the levels of features."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, field
 
@@ -13,7 +13,7 @@ class FeatureUpdateKey(Struct):
 
 
 class UpdateFeaturesRequest(ApiMessage, key=57, versions="0-2", flexible="0+"):
-    """Levels to be set."""
+    """New levels of features."""
 
     timeout_ms: Int32 = 60000
     feature_updates: list[FeatureUpdateKey] = []
@@ -29,7 +29,7 @@ class UpdatableFeatureResult(Struct):
 
 
 class UpdateFeaturesResponse(ApiMessage, key=57, versions="0-2", flexible="0+"):
-    """Outcome of the whole; for each feature in older versions."""
+    """Outcome of the whole; before version 2 also for each feature."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -4,7 +4,7 @@ from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, 
 
 
 class DescribeClusterRequest(ApiMessage, key=60, versions="0-2", flexible="0+"):
-    """Whether brokers or controllers are wanted."""
+    """Which nodes to describe: brokers or controllers."""
 
     include_cluster_authorized_operations: bool = False
     endpoint_type: Int8 = field(versions="1+", default=1)
@@ -12,7 +12,7 @@ class DescribeClusterRequest(ApiMessage, key=60, versions="0-2", flexible="0+"):
 
 
 class DescribeClusterBroker(Struct):
-    """One node and where to reach it."""
+    """One node and its address."""
 
     broker_id: Int32 = 0
     host: str = ""

@@ -1,4 +1,4 @@
-"""DescribeProducers, key 61: who writes to partitions."""
+"""DescribeProducers, key 61: the producers of partitions."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct
 
@@ -11,13 +11,13 @@ class TopicRequest(Struct):
 
 
 class DescribeProducersRequest(ApiMessage, key=61, versions="0", flexible="0+"):
-    """Partitions to be described."""
+    """Partitions to describe."""
 
     topics: list[TopicRequest] = []
 
 
 class ProducerState(Struct):
-    """One producer, as its partition knows it."""
+    """The state of one producer in a partition."""
 
     producer_id: Int64 = 0
     producer_epoch: Int32 = 0

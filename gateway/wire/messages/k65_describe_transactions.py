@@ -1,10 +1,10 @@
-"""DescribeTransactions, key 65: where transactions stand."""
+"""DescribeTransactions, key 65: the state of transactions."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct
 
 
 class DescribeTransactionsRequest(ApiMessage, key=65, versions="0", flexible="0+"):
-    """Transactional ids to be described."""
+    """Transactional ids to describe."""
 
     transactional_ids: list[str] = []
 
@@ -30,7 +30,7 @@ class TransactionState(Struct):
 
 
 class DescribeTransactionsResponse(ApiMessage, key=65, versions="0", flexible="0+"):
-    """The state of each."""
+    """The state of each transactional id."""
 
     throttle_time_ms: Int32 = 0
     transaction_states: list[TransactionState] = []

@@ -1,10 +1,10 @@
-"""ListTransactions, key 66: which transactions there are."""
+"""ListTransactions, key 66: list transactions."""
 
 from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class ListTransactionsRequest(ApiMessage, key=66, versions="0-2", flexible="0+"):
-    """What to list."""
+    """Filters; empty ones match all."""
 
     state_filters: list[str] = []
     producer_id_filters: list[Int64] = []
@@ -21,7 +21,7 @@ class TransactionState(Struct):
 
 
 class ListTransactionsResponse(ApiMessage, key=66, versions="0-2", flexible="0+"):
-    """Those that match."""
+    """The transactions that match."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

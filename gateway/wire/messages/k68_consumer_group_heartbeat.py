@@ -14,7 +14,7 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupHeartbeatRequest(ApiMessage, key=68, versions="0-1", flexible="0+"):
-    """A sign of life of one member; null fields have not changed since the last one."""
+    """A heartbeat of one member; null fields are unchanged since its last one."""
 
     group_id: str = ""
     member_id: str = ""
@@ -29,13 +29,13 @@ class ConsumerGroupHeartbeatRequest(ApiMessage, key=68, versions="0-1", flexible
 
 
 class Assignment(Struct):
-    """All that a member may own from now on."""
+    """All partitions that a member may own from now on."""
 
     topic_partitions: list[TopicPartitions] = []
 
 
 class ConsumerGroupHeartbeatResponse(ApiMessage, key=68, versions="0-1", flexible="0+"):
-    """Where the member stands; no assignment means that it has not changed."""
+    """The member's epoch and assignment; null if the assignment is unchanged."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -28,7 +28,7 @@ class Assignment(Struct):
 
 
 class Member(Struct):
-    """One member: what it asked for, owns and will own."""
+    """One member: its subscription, current and target assignment."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -44,7 +44,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """One group; one that is not there, or of another protocol, is an error."""
+    """One group; an unknown group, or one of another protocol, is an error."""
 
     error_code: Int16 = 0
     error_message: str | None = None

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions, key 71: which metrics a client is to push."""
+"""GetTelemetrySubscriptions, key 71: the metrics that a client has to push."""
 
 from uuid import UUID
 
@@ -7,13 +7,13 @@ from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32
 
 
 class GetTelemetrySubscriptionsRequest(ApiMessage, key=71, versions="0", flexible="0+"):
-    """Who asks; zero for one that has no id yet."""
+    """The client's instance id; zero if it has none yet."""
 
     client_instance_id: UUID = ZERO_UUID
 
 
 class GetTelemetrySubscriptionsResponse(ApiMessage, key=71, versions="0", flexible="0+"):
-    """What to push, and how often."""
+    """The metrics to push, and the interval."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -1,4 +1,4 @@
-"""PushTelemetry, key 72: metrics of a client."""
+"""PushTelemetry, key 72: push the metrics of a client."""
 
 from uuid import UUID
 
@@ -17,7 +17,7 @@ class PushTelemetryRequest(ApiMessage, key=72, versions="0", flexible="0+"):
 
 
 class PushTelemetryResponse(ApiMessage, key=72, versions="0", flexible="0+"):
-    """Whether they were taken."""
+    """The outcome."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

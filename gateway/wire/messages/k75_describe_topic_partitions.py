@@ -7,20 +7,20 @@ from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct
 
 
 class TopicRequest(Struct):
-    """A topic wanted."""
+    """A requested topic."""
 
     name: str = ""
 
 
 class Cursor(Struct):
-    """The place to go on at: the first partition not yet described."""
+    """Where to continue: the first partition not yet described."""
 
     topic_name: str = ""
     partition_index: Int32 = 0
 
 
 class DescribeTopicPartitionsRequest(ApiMessage, key=75, versions="0", flexible="0+"):
-    """Topics wanted, a limit and where to go on."""
+    """The requested topics, a limit, and where to continue."""
 
     topics: list[TopicRequest] = []
     response_partition_limit: Int32 = 2000

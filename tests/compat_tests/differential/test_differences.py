@@ -58,7 +58,7 @@ def test_an_explanation_covers_what_it_names(meant: dict[str, Plain], is_covered
     assert is_covered == one.covers(found("topics/t/offset"))
 
 
-def test_what_nobody_explains_and_what_explains_nothing_are_both_told() -> None:
+def test_unexplained_differences_and_unused_explanations_are_both_reported() -> None:
     known, unknown = found("a"), found("b")
     good = Explanation(scripts=("s",), path="a", reason="because")
     stale = Explanation(scripts=("s",), path="c", reason="once")

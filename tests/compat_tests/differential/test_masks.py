@@ -26,8 +26,8 @@ def producer(producer_id: int) -> InitProducerIdResponse:
 
 def test_ids_are_numbered_in_the_order_of_first_sight() -> None:
     masks = Masks(BEGUN_MS)
-    told = [masks.plain(producer(one), 4)["producer_id"] for one in (70, 0, 70, -1)]
-    assert ["producer 1", "producer 2", "producer 1", "-1"] == told
+    masked = [masks.plain(producer(one), 4)["producer_id"] for one in (70, 0, 70, -1)]
+    assert ["producer 1", "producer 2", "producer 1", "-1"] == masked
 
 
 def test_an_answer_has_the_fields_of_its_version_and_no_accidents() -> None:

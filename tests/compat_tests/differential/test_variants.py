@@ -41,7 +41,7 @@ def test_fields_of_other_versions_stay_as_they_are() -> None:
 
 
 def test_each_kind_of_field_goes_wrong_in_its_own_way() -> None:
-    told = labels()
+    found = labels()
     assert {
         "resources=[]",
         "resources twice",
@@ -50,9 +50,9 @@ def test_each_kind_of_field_goes_wrong_in_its_own_way() -> None:
         "resources.configs.config_operation=127",
         "resources.configs.value=null",
         "validate_only=True",
-    } <= set(told)
-    assert len(told) == len(set(told))
-    assert "resources.resource_type=2" not in told, "that is the good one"
+    } <= set(found)
+    assert len(found) == len(set(found))
+    assert "resources.resource_type=2" not in found, "that is the good one"
 
 
 def test_one_thing_changes_and_the_good_request_stays() -> None:

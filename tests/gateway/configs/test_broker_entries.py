@@ -49,7 +49,7 @@ async def test_every_name_is_listed_with_kafkas_type_and_default() -> None:
         assert "leader.replication.throttled.rate" not in found
 
 
-async def test_what_was_given_is_told_before_the_default() -> None:
+async def test_given_values_precede_the_default() -> None:
     async with running_gateway(GatewayConfig(num_partitions=3)) as gateway:
         found = entries(gateway)
         given, untouched = found["num.partitions"], found["default.replication.factor"]
@@ -70,7 +70,7 @@ async def test_what_was_given_is_told_before_the_default() -> None:
         ("auto.create.topics.enable", "true", BOOLEAN),
         ("advertised.host", "127.0.0.1", STRING),
         ("process.roles", "broker,controller", LIST),
-        ("log.cleaner.enable", "false", BOOLEAN),
+        ("log.cleaner.dedupe.buffer.size", "67108864", LONG),
         ("group.coordinator.rebalance.protocols", "classic,consumer", LIST),
         ("producer.id.expiration.ms", "86400000", INT),
         ("log.retention.check.interval.ms", "300000", LONG),
@@ -116,7 +116,7 @@ async def test_altered_values_come_first_and_say_for_whom() -> None:
         assert [("2", ALL_NODES)] == places(shown["log.cleaner.threads"])
 
 
-async def test_a_name_that_nobody_knows_keeps_its_value_to_itself() -> None:
+async def test_the_value_of_an_unknown_name_is_not_shown() -> None:
     async with running_gateway() as gateway:
         await alter(gateway, "1", {"no.such": "secret"})
         entry = entries(gateway)["no.such"]

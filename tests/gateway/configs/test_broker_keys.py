@@ -84,5 +84,10 @@ def test_a_listeners_prefix_is_looked_behind() -> None:
 
 
 def test_what_has_no_effect_says_so() -> None:
-    for name in ("log.cleaner.threads", "ssl.client.auth", "num.io.threads", "background.threads"):
+    for name in (
+        "log.cleaner.io.buffer.size",
+        "ssl.client.auth",
+        "num.io.threads",
+        "background.threads",
+    ):
         assert (BROKER_KEYS[name].documentation or "").startswith(NO_EFFECT)

@@ -37,7 +37,7 @@ def test_topic_value_is_shown_with_its_source(
     )
 
 
-def test_synonyms_are_all_places_the_one_in_force_first() -> None:
+def test_synonyms_are_all_sources_the_effective_one_first() -> None:
     entry = one("max.message.bytes", {"max.message.bytes": "7"}, {"message.max.bytes": "8"})
     assert [
         ("max.message.bytes", "7", TOPIC),

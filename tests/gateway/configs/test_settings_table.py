@@ -34,7 +34,7 @@ async def test_settings_survive_a_restart_and_can_be_forgotten() -> None:
     assert {"": {"c": "3"}} == expected
 
 
-async def test_tables_are_told_apart_by_their_prefix() -> None:
+async def test_tables_are_distinguished_by_their_prefix() -> None:
     async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
         await SettingsTable[str](store, b"one/").put("a", {"x": "1"})
         two = SettingsTable[str](store, b"two/")

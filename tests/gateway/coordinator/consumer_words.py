@@ -11,7 +11,11 @@ from typing import Any
 from uuid import UUID
 
 from kledger.gateway.coordinator.consumer.consumer_group_record import ConsumerGroupRecord
-from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer.consumer_group_state import (
+    ConsumerGroup,
+    MemberSessions,
+    new_record,
+)
 from kledger.gateway.coordinator.consumer_messages import (
     JOIN_EPOCH,
     HeartbeatCommand,
@@ -19,10 +23,11 @@ from kledger.gateway.coordinator.consumer_messages import (
     TopicIdPartition,
     TopicMetadata,
 )
-from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
+from kledger.gateway.coordinator.effects import Effect
 from kledger.gateway.coordinator.group_config import GroupConfig
-from kledger.gateway.coordinator.group_messages import RequestingMember
+from kledger.gateway.coordinator.group_messages import JoinResult, RequestingMember
 from kledger.gateway.wire.error_codes import ErrorCode
+from tests.gateway.coordinator.state_words import StateWorld
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
@@ -111,8 +116,8 @@ def join_command(member_id: str, *topics: str, **changes: Any) -> HeartbeatComma
     return replace(first, **changes)
 
 
-class ConsumerWorld:
-    """One group, its timers, its waiters and its storage."""
+class ConsumerWorld(StateWorld[ConsumerGroupRecord]):
+    """One group of the consumer protocol."""
 
     def __init__(
         self,
@@ -121,28 +126,47 @@ class ConsumerWorld:
         *,
         stores_at_once: bool = True,
     ) -> None:
+        super().__init__(stores_at_once=stores_at_once)
         self.catalog = catalog or CatalogOfTest(t=4)
         self.config = config or GroupConfig()
-        self.group = ConsumerGroup("g", self.config)
-        self.stores_at_once = stores_at_once
-        self.now_ms = 1_000
-        self.timers: dict[TimerKey, int] = {}
-        self.answers: dict[int, HeartbeatResult] = {}
-        self.unstored: list[Persist] = []
-        self.durable: ConsumerGroupRecord | None = None
-        self._waiters = 0
+        self.sessions = MemberSessions()
+
+    @property
+    def group(self) -> ConsumerGroup:
+        """The group as it is now, for one event."""
+        newest = self.unstored[-1][0] if self.unstored else self.durable
+        return ConsumerGroup(newest or new_record("g", self.config), self.sessions, self.config)
+
+    @property
+    def hosted(self) -> ConsumerGroup:
+        return self.group
+
+    def replay(self, record: ConsumerGroupRecord) -> list[Effect]:
+        return self.group.replay(record, self.now_ms)
+
+    def write_failed(self, record: ConsumerGroupRecord) -> list[Effect]:
+        return []
+
+    def refusal(self, result: object) -> HeartbeatResult | JoinResult:
+        assert isinstance(result, HeartbeatResult | JoinResult)
+        return type(result)(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def send(self, asked: HeartbeatCommand) -> int:
         """Send a heartbeat; return its waiter."""
-        self._waiters += 1
-        asked = replace(asked, waiter=self._waiters)
-        effects = self.group.heartbeat(asked, self.catalog, self.now_ms)
-        self.perform(effects)
-        return self._waiters
+        waiter = self.next_waiter()
+        asked = replace(asked, waiter=waiter)
+        self.perform(self.group.heartbeat(asked, self.catalog, self.now_ms))
+        return waiter
+
+    def answer(self, waiter: int) -> HeartbeatResult:
+        """Return the answer to a heartbeat."""
+        result = self.answers[waiter]
+        assert isinstance(result, HeartbeatResult)
+        return result
 
     def ask(self, asked: HeartbeatCommand) -> HeartbeatResult:
         """Send a heartbeat and return its immediate answer."""
-        return self.answers[self.send(asked)]
+        return self.answer(self.send(asked))
 
     def join(self, member_id: str, *topics: str, **changes: Any) -> HeartbeatResult:
         """Join; topic `t` if none is named."""
@@ -157,49 +181,13 @@ class ConsumerWorld:
         sender = replace(RequestingMember(member_id, epoch, uses_member_epoch=True), **changes)
         return self.group.check_commit(sender, self.now_ms)
 
-    def perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Respond(waiter, result):
-                    assert waiter not in self.answers, "answered twice"
-                    assert isinstance(result, HeartbeatResult)
-                    self.answers[waiter] = result
-                case Schedule(key, delay_ms):
-                    self.timers[key] = self.now_ms + delay_ms
-                case Cancel(key):
-                    self.timers.pop(key, None)
-                case Persist():
-                    self.unstored.append(effect)
-        if self.stores_at_once:
-            self.store()
-
-    def store(self, *, failed: bool = False) -> None:
-        """Complete the writes under way."""
-        pending, self.unstored = self.unstored, []
-        for write in pending:
-            assert isinstance(write.record, ConsumerGroupRecord)
-            if not failed:
-                self.durable = write.record
-            self.perform(self.group.persisted(write.revision, failed=failed, now_ms=self.now_ms))
-
-    def advance(self, ms: int) -> None:
-        """Let time pass; timers fire at their time, in order."""
-        end_ms = self.now_ms + ms
-        while self.timers:
-            key = min(self.timers, key=lambda one: self.timers[one])
-            if self.timers[key] > end_ms:
-                break
-            self.now_ms = max(self.now_ms, self.timers.pop(key))
-            self.perform(self.group.timer_fired(key, self.now_ms))
-        self.now_ms = end_ms
-
     def restart(self) -> None:
         """Forget everything but what is durable."""
         self.timers.clear()
         self.unstored.clear()
-        record = self.durable or ConsumerGroupRecord(group_id="g")
-        self.group, effects = ConsumerGroup.from_record(record, self.config, self.now_ms)
-        self.perform(effects)
+        self.sessions = MemberSessions()
+        if self.durable is not None:
+            self.perform(self.replay(self.durable))
 
     def client(self, member_id: str, *topics: str, **joining: Any) -> "Client":
         """Return a member that is not in the group yet."""

@@ -1,16 +1,13 @@
-"""A group with a hand-moved clock: performs the effects of the pure state, so that tests read like
-conversations.
+"""A classic group with a hand-moved clock, so that tests read like conversations.
 
-Names of members are their ids; `answers` holds the answer of each waiter; writes wait in `unstored`
-until `store` completes them, or complete at once with `stores_at_once`.
+Names of members are their ids.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from kledger.gateway.coordinator.classic.classic_group_record import ClassicGroupRecord
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
-from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
+from kledger.gateway.coordinator.effects import Effect
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import (
     JoinCommand,
@@ -22,6 +19,7 @@ from kledger.gateway.coordinator.group_messages import (
     SyncResult,
 )
 from kledger.gateway.wire.error_codes import ErrorCode
+from tests.gateway.coordinator.state_words import StateWorld
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -61,18 +59,25 @@ def sync_command(member_id: str, generation: int, **changes: object) -> SyncComm
     return replace(command, **changes)  # type: ignore[arg-type]
 
 
-class GroupWorld:
-    """One group, its timers, its waiters and its storage."""
+class GroupWorld(StateWorld[ClassicGroupRecord]):
+    """One classic group."""
 
     def __init__(self, config: GroupConfig = CONFIG, *, stores_at_once: bool = True) -> None:
+        super().__init__(stores_at_once=stores_at_once)
         self.group = ClassicGroup("g", config)
-        self.stores_at_once = stores_at_once
-        self.now_ms = 1_000
-        self.timers: dict[TimerKey, int] = {}
-        self.answers: dict[int, JoinResult | SyncResult] = {}
-        self.unstored: list[Persist] = []
-        self.durable: ClassicGroupRecord | None = None
-        self.waiter_count = 0
+
+    @property
+    def hosted(self) -> ClassicGroup:
+        return self.group
+
+    def replay(self, record: ClassicGroupRecord) -> list[Effect]:
+        return self.group.replay(record, self.now_ms)
+
+    def write_failed(self, record: ClassicGroupRecord) -> list[Effect]:
+        return self.group.write_failed(record, self.durable, self.now_ms)
+
+    def refusal(self, result: object) -> JoinResult:
+        return JoinResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     @property
     def state(self) -> str:
@@ -85,13 +90,13 @@ class GroupWorld:
         return self.join("", new_member_id=name, **changes)
 
     def join(self, member_id: str, **changes: object) -> int:
-        waiter = self._waiter()
+        waiter = self.next_waiter()
         command = join_command(member_id, waiter=waiter, **changes)
         self.perform(self.group.join(command, self.now_ms))
         return waiter
 
     def sync(self, member_id: str, generation: int | None = None, **changes: object) -> int:
-        waiter = self._waiter()
+        waiter = self.next_waiter()
         if generation is None:
             generation = self.group.generation
         command = sync_command(member_id, generation, waiter=waiter, **changes)
@@ -115,20 +120,7 @@ class GroupWorld:
         self.perform(effects)
         return errors
 
-    def abandon(self, waiter: int) -> None:
-        self.perform(self.group.abandon(waiter, self.now_ms))
-
     # The world.
-
-    def advance(self, ms: int) -> None:
-        """Let time pass; timers fire at their time, in order."""
-        end_ms = self.now_ms + ms
-        while due := [(at, key) for key, at in self.timers.items() if at <= end_ms]:
-            at, key = min(due)
-            self.now_ms = max(self.now_ms, at)
-            del self.timers[key]
-            self.perform(self.group.timer_fired(key, self.now_ms))
-        self.now_ms = end_ms
 
     def live(self, ms: int, *alive: str, step_ms: int = 3_000) -> None:
         """Let time pass while some members send heartbeats."""
@@ -137,43 +129,14 @@ class GroupWorld:
             for member_id in alive:
                 self.heartbeat(member_id)
 
-    def store(self, *, failed: bool = False) -> None:
-        """Complete every waiting write."""
-        while self.unstored:
-            persist = self.unstored.pop(0)
-            if not failed:
-                assert isinstance(persist.record, ClassicGroupRecord)
-                self.durable = persist.record
-            self.perform(self.group.persisted(persist.revision, failed=failed, now_ms=self.now_ms))
-
     def restart(self) -> "GroupWorld":
         """Return the world after a crash: what was durable, at the same time."""
         world = GroupWorld(self.group.config, stores_at_once=self.stores_at_once)
         world.now_ms = self.now_ms
         if self.durable is not None:
             world.durable = self.durable
-            world.group, effects = ClassicGroup.from_record(
-                self.durable, self.group.config, self.now_ms
-            )
-            world.perform(effects)
+            world.perform(world.replay(self.durable))
         return world
-
-    def perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Respond(waiter, result):
-                    assert waiter not in self.answers, f"waiter {waiter} answered twice"
-                    assert isinstance(result, JoinResult | SyncResult)
-                    self.answers[waiter] = result
-                case Schedule(key, delay_ms):
-                    assert delay_ms >= 0
-                    self.timers[key] = self.now_ms + delay_ms
-                case Cancel(key):
-                    self.timers.pop(key, None)
-                case Persist():
-                    self.unstored.append(effect)
-        if self.stores_at_once:
-            self.store()
 
     # Situations.
 
@@ -211,10 +174,9 @@ class GroupWorld:
         return result
 
     def error(self, waiter: int) -> ErrorCode:
-        return self.answers[waiter].error
-
-    def is_waiting(self, waiter: int) -> bool:
-        return waiter not in self.answers
+        result = self.answers[waiter]
+        assert isinstance(result, JoinResult | SyncResult)
+        return result.error
 
     def _sender(
         self, member_id: str, generation: int | None, instance_id: str | None
@@ -222,7 +184,3 @@ class GroupWorld:
         if generation is None:
             generation = self.group.generation
         return RequestingMember(member_id, generation, instance_id)
-
-    def _waiter(self) -> int:
-        self.waiter_count += 1
-        return self.waiter_count

@@ -1,6 +1,6 @@
 """Any order of events of members, topics, storage and time in a group of the consumer protocol.
 
-Compared with what members believe: a member owns its last assignment until it receives another;
+Compared with the view of the members: a member owns its last assignment until it receives another;
 one that was removed without knowing it can still read, but commits nothing.
 """
 
@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from kledger.gateway.coordinator.consumer.consumer_member_state import MemberState
 from kledger.gateway.coordinator.consumer_messages import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -156,10 +157,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def _deliver(self) -> None:
         still = []
         for one, waiter in self.waiting:
-            result = self.world.answers.get(waiter)
-            if result is None:
+            if self.world.is_waiting(waiter):
                 still.append((one, waiter))
             else:
+                result = self.world.answer(waiter)
                 self._check_epoch(one, result)
                 one.receive(result)
         self.waiting = still
@@ -173,7 +174,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_owned_twice(self) -> None:
-        """Only among members that may commit: fenced ones have not noticed yet."""
+        """Checked among members that may commit: fenced ones do not know it yet."""
         owned = [
             one.owned
             for one in self.clients
@@ -184,22 +185,33 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @invariant()
     def epochs_grow_one_behind_the_other(self) -> None:
         group = self.world.group
-        assert self.epoch_max <= group.epoch
-        self.epoch_max = group.epoch
-        assert group.assignment_epoch <= group.epoch
-        for member in group.roster:
-            assert member.epoch <= group.assignment_epoch
+        assert self.epoch_max <= group.record.epoch
+        self.epoch_max = group.record.epoch
+        assert group.record.assignment_epoch <= group.record.epoch
+        for member in group.members:
+            assert member.epoch <= group.record.assignment_epoch
             assert member.assigned.isdisjoint(member.revoking)
 
     @invariant()
     def targets_share_nothing(self) -> None:
-        targets = [member.target for member in self.world.group.roster]
+        targets = [member.target for member in self.world.group.members]
         assert sum(map(len, targets)) == len(NOTHING.union(*targets))
 
     @invariant()
-    def every_member_has_a_session(self) -> None:
+    def every_durable_member_has_a_session(self) -> None:
         sessions = {key.subject for key in self.world.timers if key.kind == "session"}
-        assert {member.member_id for member in self.world.group.roster} == sessions
+        durable = self.world.durable
+        assert {each.member_id for each in (durable.members if durable else ())} == sessions
+
+    @invariant()
+    def every_durable_member_that_revokes_has_a_timeout(self) -> None:
+        timeouts = {key.subject for key in self.world.timers if key.kind == "rebalance"}
+        durable = self.world.durable
+        assert timeouts == {
+            each.member_id
+            for each in (durable.members if durable else ())
+            if each.state is MemberState.REVOKING
+        }
 
     def teardown(self) -> None:
         """Without further events the group settles and every partition has an owner."""
@@ -218,7 +230,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert "Stable" == self.world.group.state
 
 
-def test_any_order_of_events_keeps_the_promises() -> None:
+def test_any_order_of_events_keeps_the_invariants() -> None:
     run_state_machine_as_test(
         ConsumerGroupMachine,
         settings=settings(max_examples=60, stateful_step_count=40, deadline=None),

@@ -10,10 +10,9 @@ from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
 from kledger.gateway.coordinator.consumer import classic_in_consumer_state
 from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
 from kledger.gateway.coordinator.group_messages import JoinResult, LeavingMember, RequestingMember
-from kledger.gateway.coordinator.groups import group_coordinator
-from kledger.gateway.coordinator.runtime import CoordinatorRuntime
+from kledger.gateway.coordinator.groups import group_coordinator, group_table
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.ledger import LedgerStore, StorageFailed
+from kledger.ledger.testing import FaultyEngine
 from tests.contained import Contained
 from tests.gateway.coordinator.consumer_words import CatalogOfTest, command, subscribed
 from tests.gateway.coordinator.consumer_words import join_command as consumer_join
@@ -35,6 +34,15 @@ def fail_half_way(patch: pytest.MonkeyPatch, owner: type | ModuleType, name: str
     patch.setattr(owner, name, fails)
 
 
+def fail_each(patch: pytest.MonkeyPatch, owner: type | ModuleType, name: str) -> None:
+    """Let every call raise until the patch is undone."""
+
+    def fails(*arguments: Any) -> object:
+        raise RuntimeError("injected")
+
+    patch.setattr(owner, name, fails)
+
+
 async def join(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
     return (await bench.groups.join(join_command(member.member_id))).error
 
@@ -48,7 +56,7 @@ async def heartbeat(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
 
 
 async def leave(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
-    return bench.groups.leave("g", (LeavingMember(member.member_id),))[0]
+    return (await bench.groups.leave("g", (LeavingMember(member.member_id),)))[0]
 
 
 Request = Callable[[CoordinatorBench, JoinResult], Awaitable[ErrorCode]]
@@ -95,26 +103,71 @@ async def test_waiting_members_of_a_group_that_fails_retry(
         assert (ErrorCode.NONE, 1) == ((await bench.join()).error, len(contained.messages))
 
 
-async def test_failed_group_stays_until_its_row_can_be_read(
+async def test_failed_group_stays_until_it_can_be_made_again(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     """A new group without members would replace its row."""
     async with coordinator() as bench:
         member = await bench.stable()
-        get_row = LedgerStore.get_row
-
-        def unreadable(self: LedgerStore, key: bytes) -> bytes | None:
-            raise StorageFailed("injected")
-
-        monkeypatch.setattr(LedgerStore, "get_row", unreadable)
-        fail_half_way(monkeypatch, ClassicGroup, "heartbeat")
-        assert UNAVAILABLE == await heartbeat(bench, member)
-        assert UNAVAILABLE == await join(bench, member)
-        assert UNAVAILABLE == await heartbeat(bench, member)
-        monkeypatch.setattr(LedgerStore, "get_row", get_row)
+        with monkeypatch.context() as patch:
+            fail_each(patch, ClassicGroup, "replay")
+            fail_half_way(patch, ClassicGroup, "heartbeat")
+            assert UNAVAILABLE == await heartbeat(bench, member)
+            assert UNAVAILABLE == await join(bench, member)
         assert UNAVAILABLE == await heartbeat(bench, member)
         assert ErrorCode.NONE == await heartbeat(bench, member)
     assert "group g could not be closed after it" in contained.messages
+
+
+async def test_group_that_fails_when_its_record_is_durable_is_made_again_of_it(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    async with coordinator() as bench:
+        member = await bench.join()
+        asked = sync_command(member.member_id, 1, assignments={member.member_id: b"all"})
+        fail_half_way(monkeypatch, ClassicGroup, "replay")
+        assert UNAVAILABLE == (await bench.groups.sync(asked)).error
+        assert ["a fault here closes group g"] == contained.messages
+        again = await bench.groups.sync(sync_command(member.member_id, 1))
+        assert (ErrorCode.NONE, b"all", 0) == (
+            again.error,
+            again.assignment,
+            bench.groups.waiting_count,
+        )
+
+
+async def test_group_that_fails_when_its_record_could_not_be_stored_is_as_it_was_stored(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine) as bench:
+        member = await bench.stable(instance_id="i")
+        engine.fail_next("commit")
+        fail_half_way(monkeypatch, ClassicGroup, "write_failed")
+        assert UNAVAILABLE == (await bench.groups.join(join_command(instance_id="i"))).error
+        assert ["a fault here closes group g"] == contained.messages
+        sender = RequestingMember(member.member_id, 1, "i")
+        assert ErrorCode.NONE == bench.groups.heartbeat("g", sender)
+
+
+async def test_group_that_fails_while_a_record_is_written_gets_it_when_it_is_durable(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine) as bench:
+        member = await bench.join()
+        hold = engine.hold_next("commit")
+        asked = sync_command(member.member_id, 1, assignments={member.member_id: b"all"})
+        waiting = await bench.start(bench.groups.sync(asked))
+        await hold.reached()
+        fail_half_way(monkeypatch, ClassicGroup, "heartbeat")
+        assert UNAVAILABLE == await heartbeat(bench, member)
+        assert UNAVAILABLE == (await waiting).error
+        hold.release()
+        await bench.written()
+        again = await bench.groups.sync(sync_command(member.member_id, 1))
+        assert (ErrorCode.NONE, b"all") == (again.error, again.assignment)
+    assert ["a fault here closes group g"] == contained.messages
 
 
 @pytest.mark.parametrize("epoch", [0, 1, -1])
@@ -153,18 +206,9 @@ async def test_consumer_group_that_fails_for_a_classic_member_is_as_it_was_store
 READS_T = (("range", subscribed("t")),)
 
 
-def fail_each(patch: pytest.MonkeyPatch, owner: type | ModuleType, name: str) -> None:
-    """Let every call raise until the patch is undone."""
-
-    def fails(*arguments: Any) -> object:
-        raise RuntimeError("injected")
-
-    patch.setattr(owner, name, fails)
-
-
 GOING_BACK: dict[str, tuple[type | ModuleType, str]] = {
     "making the classic form": (group_coordinator, "downgraded"),
-    "taking it in": (ClassicGroup, "from_record"),
+    "taking it in": (ClassicGroup, "replay"),
 }
 
 
@@ -201,7 +245,7 @@ async def test_classic_form_that_fails_as_it_begins_is_reloaded(
         groups = bench.groups
         await groups.consumer_heartbeat(consumer_join("a", "t"))
         await groups.consumer_heartbeat(command("a", -1))
-        fail_half_way(monkeypatch, CoordinatorRuntime, "_cancel")
+        fail_half_way(monkeypatch, group_table, "_cancel")
         assert UNAVAILABLE == await heartbeat(bench, member)
         assert ["a fault here closes group g"] == contained.messages
         assert ["PreparingRebalance"] == [one.state for one in bench.groups.list_groups()]

@@ -1,4 +1,4 @@
-"""A turn collects effects in order."""
+"""A transition collects effects in order."""
 
 from kledger.gateway.coordinator.effects import (
     Cancel,
@@ -17,11 +17,11 @@ def test_effects_keep_their_order() -> None:
     transition.cancel(key)
     transition.schedule(key, 10)
     transition.answer(1, "result")
-    transition.persist(2, "record")
+    transition.persist("record", (2, "stored"))
 
     assert transition.effects == [
         Cancel(key),
         Schedule(key, 10),
         Respond(1, "result"),
-        Persist(2, "record"),
+        Persist("record", ((2, "stored"),)),
     ]

@@ -2,14 +2,12 @@
 
 import pytest
 
-from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
-from kledger.gateway.coordinator.groups.group_table import GroupTable
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger.testing import FaultyEngine
-from kledger.offsets import OffsetsState
+from kledger.offsets import OffsetStore
 from tests.contained import Contained
 from tests.gateway.coordinator.groups.test_group_offsets import MINUTE_MS, SHORT, T0
-from tests.gateway.coordinator.shell_words import at, coordinator, settle
+from tests.gateway.coordinator.shell_words import at, coordinator
 
 
 def fail_once(patch: pytest.MonkeyPatch, owner: type, name: str) -> None:
@@ -23,40 +21,20 @@ def fail_once(patch: pytest.MonkeyPatch, owner: type, name: str) -> None:
     patch.setattr(owner, name, fails)
 
 
-async def test_deletion_of_a_group_that_fails_is_answered_and_the_group_stays(
-    monkeypatch: pytest.MonkeyPatch, contained: Contained
-) -> None:
+async def test_deletion_of_a_group_that_fails_is_answered_and_the_group_stays() -> None:
     """The group was removed from memory, and its row stayed."""
-    async with coordinator() as bench:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine) as bench:
         await bench.commit(T0, at(1))
-        fail_once(monkeypatch, ClassicGroup, "kill")
+        engine.fail_next("commit")
         unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert [unavailable] == await bench.groups.offsets.delete_groups(["g"])
-        assert ["a fault here closes group g"] == contained.messages
         assert (True, at(1)) == (
             bench.groups.describe("g") is not None,
             bench.groups.offsets.committed("g", T0),
         )
         assert [ErrorCode.NONE] == await bench.groups.offsets.delete_groups(["g"])
-
-
-async def test_deletion_is_answered_even_if_its_restoration_fails(
-    monkeypatch: pytest.MonkeyPatch, contained: Contained
-) -> None:
-    """The request waited for ever."""
-    engine = FaultyEngine(None)
-    async with coordinator(engine=engine) as bench:
-        await bench.commit(T0, at(1))
-        hold = engine.hold_next("commit")
-        fail_once(monkeypatch, GroupTable, "restore")
-        deletion = await bench.start(bench.groups.offsets.delete_groups(["g"]))
-        await hold.reached()
-        hold.fail()
-        await bench.store.flush()
-        await settle()
-        assert deletion.done()
-        assert [ErrorCode.COORDINATOR_NOT_AVAILABLE] == await deletion
-    assert ["a fault here closes group g"] == contained.messages
+        assert bench.groups.describe("g") is None
 
 
 async def test_group_that_fails_in_expiry_does_not_stop_the_others(
@@ -65,7 +43,7 @@ async def test_group_that_fails_in_expiry_does_not_stop_the_others(
     async with coordinator(SHORT) as bench:
         for group_id in ("g", "h"):
             await bench.commit(T0, at(1), group=group_id)
-        fail_once(monkeypatch, OffsetsState, "expired")
+        fail_once(monkeypatch, OffsetStore, "expired")
         await bench.advance(MINUTE_MS)
         await bench.written()
         offsets = bench.groups.offsets

@@ -1,8 +1,8 @@
 """Transactions in random order, with crashes anywhere; row 126 of docs/SCENARIOS.md at large.
 
-Held against a list of what was asked and told: an outcome that was told holds; records of both
-partitions and the offset of a group appear together or not at all; what was aborted, timed out or
-never ended is seen by nobody; and nothing hangs.
+Compared with a list of requests and their answers: a reported outcome holds; records of both
+partitions and the offset of a group appear together or not at all; transactions that were aborted,
+timed out or never ended stay invisible; and nothing hangs.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ CONCURRENT = 51
 
 @dataclass
 class Attempt:
-    """One transaction; `asked` and `told` are about its end."""
+    """One transaction; `requested` and `is_answered` are about its end."""
 
     number: int
     name: str
     values: set[tuple[int, bytes]] = field(default_factory=set)
     has_offset: bool = False
-    asked: str = "nothing"
-    told: bool = False
+    requested: str = "nothing"
+    is_answered: bool = False
 
 
 class Story:
-    """What was asked and told, over all lives."""
+    """The requests and their answers, over all restarts."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -69,7 +69,7 @@ class Story:
         await asyncio.gather(work, reaching, return_exceptions=True)
 
     async def attempt(self, gateway: RunningGateway, producer: TxnClient) -> None:
-        """One transaction, with as many parts as chance wants; note what was acknowledged."""
+        """Run one transaction with random parts; record what was acknowledged."""
         one = Attempt(len(self.attempts) + 1, producer.transactional_id)
         self.attempts.append(one)
         is_old = one.name == "old"
@@ -92,22 +92,22 @@ class Story:
     async def end(self, gateway: RunningGateway, producer: TxnClient, one: Attempt) -> None:
         chance = self.random.random()
         if chance < 0.15:
-            one.asked = "timeout"
+            one.requested = "timeout"
             await timed_out(gateway, one.name)
             assert 0 == await producer.init(
                 producer_id=producer.producer_id, producer_epoch=producer.epoch, timeout_ms=5_000
             )
         elif chance < 0.25:
-            one.asked = "another"
+            one.requested = "another"
             producer.__dict__.update((await began(producer.client, one.name)).__dict__)
         else:
-            one.asked = "commit" if chance < 0.7 else "abort"
+            one.requested = "commit" if chance < 0.7 else "abort"
             version = OLD if one.name == "old" else NEW
             error = CONCURRENT
             while error == CONCURRENT:
-                error = await producer.end(commit=one.asked == "commit", version=version)
+                error = await producer.end(commit=one.requested == "commit", version=version)
             assert 0 == error
-        one.told = True
+        one.is_answered = True
 
     async def check(self) -> None:
         """Look at everything, in a life without a crash."""
@@ -119,7 +119,7 @@ class Story:
             offsets = dict.fromkeys(NAMES, -1)
             for one in self.attempts:
                 visible = one.values & seen
-                if one.asked == "commit" and (one.told or visible):
+                if one.requested == "commit" and (one.is_answered or visible):
                     assert one.values == visible, f"{one} is seen in part"
                     if one.has_offset:
                         offsets[one.name] = one.number

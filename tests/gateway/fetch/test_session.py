@@ -103,7 +103,7 @@ async def test_topic_that_is_created_again_is_found_by_its_name() -> None:
         assert b"again" in (await session.fetch())[0][2]
 
 
-async def test_a_session_goes_on_over_another_connection() -> None:
+async def test_a_session_continues_over_another_connection() -> None:
     async with running_gateway() as gateway, gateway.client() as client, gateway.client() as other:
         await gateway.create_topic()
         session = Session(client)

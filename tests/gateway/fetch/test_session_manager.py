@@ -19,7 +19,7 @@ async def refused(client: WireClient, session_id: int, epoch: int, version: int 
     return int(response.error_code)
 
 
-async def test_row_65_a_session_begins_goes_on_and_ends() -> None:
+async def test_row_65_a_session_begins_continues_and_ends() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic(partitions=3)
         session = Session(client)

@@ -39,7 +39,7 @@ def test_epochs_go_round_without_zero(epoch: int, expected: int) -> None:
 @pytest.mark.parametrize(
     ("epoch", "has_ids", "error"), [(1, True, 0), (2, True, 71), (0, True, 71), (1, False, 106)]
 )
-def test_a_session_goes_on_by_its_epoch_and_in_its_form(
+def test_a_session_continues_by_its_epoch_and_in_its_form(
     epoch: int, has_ids: bool, error: int
 ) -> None:
     assert error == Entry(5).continuation_error(epoch, has_topic_ids=has_ids)
@@ -63,7 +63,7 @@ def test_there_are_no_more_than_the_slots() -> None:
     assert table.has_room()
 
 
-def test_the_session_used_longest_ago_makes_room_when_that_is_too_long() -> None:
+def test_the_least_recently_used_session_is_evicted_when_idle_too_long() -> None:
     first, second = Entry(1), Entry(2, size=100)
     table = table_of(first, second)
     table.advance(first, 10)

@@ -130,7 +130,7 @@ async def test_answer_now_sends_what_there_is(gateway: RunningGateway) -> None:
     assert 1 == len(port.sent), "answered twice"
 
 
-async def test_a_fetch_waits_for_room_and_then_brings_what_there_is(
+async def test_a_fetch_waits_for_free_bytes_and_then_returns_records(
     gateway: RunningGateway,
 ) -> None:
     log = await (await gateway.create_topic()).open_partition(0)
@@ -145,7 +145,7 @@ async def test_a_fetch_waits_for_room_and_then_brings_what_there_is(
     assert [[2 * len(batch(b"v"))]] == [sizes(each) for each in port.sent]
 
 
-async def test_a_fetch_that_waits_for_room_opens_a_slot(
+async def test_a_fetch_that_waits_for_free_bytes_opens_a_slot(
     gateway: RunningGateway,
 ) -> None:
     """It is answered at once otherwise, and what comes behind it must not overtake it."""
@@ -175,7 +175,7 @@ async def test_room_is_reserved_for_a_read_of_the_storage(gateway: RunningGatewa
     assert 0 == port.fetch_space.reserved
 
 
-async def test_a_fetch_brings_no_more_than_there_is_room_for(gateway: RunningGateway) -> None:
+async def test_a_fetch_returns_at_most_the_free_bytes(gateway: RunningGateway) -> None:
     log = await (await gateway.create_topic()).open_partition(0)
     port = RecordingPort()
     begin(gateway, port, log)

@@ -174,7 +174,7 @@ async def test_row_51_zstd_needs_version_7() -> None:
         assert (0, 4) == await outcome(client, data, 7)
 
 
-async def test_row_52_log_append_time_is_told_and_stored() -> None:
+async def test_row_52_log_append_time_is_returned_and_stored() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic(configs={"message.timestamp.type": "LogAppendTime"})
         (one,) = await sent(client, produce({0: batch(b"a", timestamp=START_MS - 5_000)}))

@@ -91,7 +91,7 @@ async def test_several_clients_create_the_same_topic_at_once() -> None:
         assert [0, 0, 0, 0] == codes
 
 
-async def test_row_21_bad_names_are_refused_and_the_others_served() -> None:
+async def test_row_21_invalid_names_are_refused_and_others_answered() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         response = await client.ask(ask("a b", "", "x" * 250, "..", "good"), 9)
         codes = [topic.error_code for topic in response.topics]
@@ -100,7 +100,7 @@ async def test_row_21_bad_names_are_refused_and_the_others_served() -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-async def test_row_22_authorized_operations_only_when_asked_for(version: int) -> None:
+async def test_row_22_authorized_operations_only_on_request(version: int) -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic("a")
         response = await client.ask(ask("a"), version)
@@ -132,7 +132,7 @@ async def test_row_23_topics_by_id(version: int) -> None:
 
 
 async def test_row_24_32_answers_follow_the_topic() -> None:
-    """The encoded part of a topic must not outlive what it says."""
+    """The cached part of a topic must not outlive its content."""
     async with running_gateway() as gateway, gateway.client() as client:
         registry = gateway.services.registry
         topic = await gateway.create_topic("a")
@@ -146,8 +146,8 @@ async def test_row_24_32_answers_follow_the_topic() -> None:
         assert topic.id != found.topic_id
 
 
-async def test_row_18_32_all_topics_are_those_of_now() -> None:
-    """The parts of all topics are kept together, and must not outlive a change of any."""
+async def test_row_18_32_all_topics_are_the_current_ones() -> None:
+    """The parts of all topics are cached together, and must not outlive a change of any."""
     everything = MetadataRequest(topics=None)
 
     async def listed(version: int) -> list[tuple[str | None, int]]:

@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.handlers import k09_offset_fetch
 from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -16,6 +17,7 @@ from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
 )
+from kledger.ledger.record_table import submit_together
 from kledger.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
 from tests.gateway.handlers.group_bench import GroupBench, group_bench
 from tests.gateway.handlers.test_k68_consumer_group_heartbeat import (
@@ -146,9 +148,10 @@ async def test_longer_spelling_finds_the_same_offset() -> None:
 async def test_row_101_offset_that_a_transaction_may_change() -> None:
     async with group_bench() as bench:
         await bench.commit(7)
-        state = bench.services.groups.offsets.state
-        pending = CommittedOffset(9, -1, "", 0, NO_EXPIRY, bench.topic.id)
-        state.add_pending(5, "g", {TopicPartition("t", 0): pending})
+        offsets = bench.services.groups.offsets
+        pending = {TopicPartition("t", 0): CommittedOffset(9, -1, "", 0, NO_EXPIRY, bench.topic.id)}
+        sender = RequestingMember("", -1)
+        assert await offsets.add_pending("g", sender, 5, pending) == ErrorCode.NONE
         stable = old("t")
         stable.require_stable = True
 
@@ -161,7 +164,7 @@ async def test_row_101_offset_that_a_transaction_may_change() -> None:
         assert second.error_code == ErrorCode.NONE
         assert bench.fetched() == 7
 
-        state.end_pending(5)
+        assert await submit_together(offsets.end(5, is_commit=False)) is None
         assert fetch(bench, 7, stable).topics[0].partitions[0].committed_offset == 7
 
 

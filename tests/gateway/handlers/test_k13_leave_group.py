@@ -13,8 +13,8 @@ from kledger.gateway.wire.messages.k13_leave_group import (
 from tests.gateway.handlers.group_bench import GroupBench, group_bench
 
 
-def leave(bench: GroupBench, version: int, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    return k13_leave_group.handle(bench.context(version), request)
+async def leave(bench: GroupBench, version: int, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    return await k13_leave_group.handle(bench.context(version), request)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -25,10 +25,10 @@ async def test_one_member_leaves(version: int) -> None:
         nowhere = LeaveGroupRequest(group_id="", member_id=member_id)
         member = LeaveGroupRequest(group_id="g", member_id=member_id)
 
-        assert leave(bench, version, stranger).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        assert leave(bench, version, nowhere).error_code == ErrorCode.INVALID_GROUP_ID
-        assert leave(bench, version, member) == LeaveGroupResponse()
-        assert leave(bench, version, member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await leave(bench, version, stranger)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await leave(bench, version, nowhere)).error_code == ErrorCode.INVALID_GROUP_ID
+        assert await leave(bench, version, member) == LeaveGroupResponse()
+        assert (await leave(bench, version, member)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(3, 6))
@@ -44,7 +44,7 @@ async def test_row_96_several_members_leave_by_id_and_by_instance(version: int) 
             ],
         )
 
-        assert leave(bench, version, request) == LeaveGroupResponse(
+        assert await leave(bench, version, request) == LeaveGroupResponse(
             members=[
                 MemberResponse(
                     member_id="x",
@@ -68,4 +68,4 @@ async def test_whole_request_can_be_rejected() -> None:
     async with group_bench() as bench:
         request = LeaveGroupRequest(group_id="", members=[MemberIdentity(member_id="x")])
         refused = LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        assert leave(bench, 5, request) == refused
+        assert await leave(bench, 5, request) == refused

@@ -45,7 +45,7 @@ async def test_row_2_header_has_no_tags_and_the_list_is_that_of_the_handlers(ver
         ]
 
 
-async def test_telemetry_is_advertised_while_somebody_wants_it_and_always_served() -> None:
+async def test_telemetry_is_advertised_with_a_subscription_and_always_served() -> None:
     """A client of librdkafka that saw it asked for an id, and logged a line about it."""
     async with running_gateway() as gateway, gateway.client() as client:
         metrics, advertised = gateway.services.client_metrics, []

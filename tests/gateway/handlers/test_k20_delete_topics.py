@@ -25,7 +25,7 @@ from tests.gateway.running import RunningGateway, fetch, running_gateway
 from tests.gateway.wire_client import WireClient
 
 UNKNOWN_TOPIC, INVALID_REQUEST, STORAGE, UNKNOWN_ID = 3, 42, 56, 100
-NOBODY = UUID(int=99)
+UNKNOWN = UUID(int=99)
 
 
 def named(name: str) -> DeleteTopicState:
@@ -51,7 +51,7 @@ def names(gateway: RunningGateway) -> list[str]:
     return [topic.name for topic in gateway.services.registry.all()]
 
 
-def told(results: list[DeletableTopicResult]) -> list[tuple[str | None, UUID, int]]:
+def outcomes(results: list[DeletableTopicResult]) -> list[tuple[str | None, UUID, int]]:
     return [(each.name, each.topic_id, each.error_code) for each in results]
 
 
@@ -69,15 +69,15 @@ async def test_row_28_every_name_is_answered_in_order(version: int) -> None:
             ("a", topic_id, 0),
             ("b b", ZERO_UUID, UNKNOWN_TOPIC),
             ("a2", ZERO_UUID, UNKNOWN_TOPIC),
-        ] == told(results)
+        ] == outcomes(results)
         assert ["stays"] == names(gateway)
 
 
 async def test_row_28_topics_by_id() -> None:
     async with running_gateway() as gateway:
         topic = await gateway.create_topic("a")
-        results = await delete(gateway, by_id(NOBODY), by_id(topic.id))
-        assert [(None, NOBODY, UNKNOWN_ID), ("a", topic.id, 0)] == told(results)
+        results = await delete(gateway, by_id(UNKNOWN), by_id(topic.id))
+        assert [(None, UNKNOWN, UNKNOWN_ID), ("a", topic.id, 0)] == outcomes(results)
         assert [] == names(gateway)
 
 
@@ -86,7 +86,7 @@ async def test_row_28_neither_or_both_of_name_and_id_is_refused() -> None:
         topic = await gateway.create_topic("a")
         both = DeleteTopicState(name="a", topic_id=topic.id)
         results = await delete(gateway, both, DeleteTopicState(name=None))
-        assert [("a", topic.id, INVALID_REQUEST), (None, ZERO_UUID, INVALID_REQUEST)] == told(
+        assert [("a", topic.id, INVALID_REQUEST), (None, ZERO_UUID, INVALID_REQUEST)] == outcomes(
             results
         )
         assert ["a"] == names(gateway)
@@ -100,14 +100,14 @@ async def test_row_28_a_topic_asked_for_twice_is_refused_once() -> None:
             ([named("a"), named("a")], ("a", ZERO_UUID)),
             ([by_id(topic.id), by_id(topic.id)], (None, topic.id)),
             ([by_id(topic.id), named("a")], ("a", topic.id)),
-            ([by_id(NOBODY), by_id(NOBODY)], (None, NOBODY)),
+            ([by_id(UNKNOWN), by_id(UNKNOWN)], (None, UNKNOWN)),
         ]
         for states, (name, topic_id) in twice:
             results = await delete(gateway, *states)
-            assert [(name, topic_id, INVALID_REQUEST)] == told(results)
+            assert [(name, topic_id, INVALID_REQUEST)] == outcomes(results)
         assert ["a", "b"] == names(gateway)
         results = await delete(gateway, named("a"), named("b"), named("a"))
-        assert [("a", ZERO_UUID, INVALID_REQUEST), ("b", other.id, 0)] == told(results)
+        assert [("a", ZERO_UUID, INVALID_REQUEST), ("b", other.id, 0)] == outcomes(results)
         assert ["a"] == names(gateway)
 
 
@@ -117,7 +117,7 @@ async def test_row_24_recreated_topic_has_a_new_id_and_no_records() -> None:
         await delete(gateway, named("a"))
         recreated = await gateway.create_topic("a")
         assert old.id != recreated.id
-        ((name, _, code),) = told(await delete(gateway, by_id(old.id)))
+        ((name, _, code),) = outcomes(await delete(gateway, by_id(old.id)))
         assert (None, UNKNOWN_ID) == (name, code)
         assert ["a"] == names(gateway)
 
@@ -164,11 +164,11 @@ async def test_committed_offsets_go_with_the_topic_for_good() -> None:
         await delete(gateway, named("a"))
         await gateway.create_topic("a")
         assert (-1, 4) == (await committed(client, "a"), await committed(client, "b"))
-        state = gateway.services.groups.offsets.state
-        assert {"b"} == {place.topic for place in state.all_committed("g")}
+        offsets = gateway.services.groups.offsets
+        assert {"b"} == {place.topic for place in offsets.all_committed("g")}
     async with running_gateway(engine=engine) as gateway:
-        state = gateway.services.groups.offsets.state
-        assert {"b"} == {place.topic for place in state.all_committed("g")}
+        offsets = gateway.services.groups.offsets
+        assert {"b"} == {place.topic for place in offsets.all_committed("g")}
 
 
 async def test_deletion_survives_a_restart() -> None:
@@ -187,7 +187,7 @@ async def test_storage_that_fails_deletes_nothing() -> None:
         topic = await gateway.create_topic("a")
         await commit(client, "a", 3)
         engine.fail_next("commit")
-        assert [("a", ZERO_UUID, STORAGE)] == told(await delete(gateway, named("a")))
+        assert [("a", ZERO_UUID, STORAGE)] == outcomes(await delete(gateway, named("a")))
         assert topic is gateway.services.registry.get("a")
         assert 3 == await committed(client, "a")
     async with running_gateway(engine=engine) as gateway:
@@ -204,7 +204,7 @@ async def test_of_two_deletions_by_id_at_once_one_finds_nothing() -> None:
         making = asyncio.ensure_future(gateway.create_topic("a"))
         second = asyncio.ensure_future(delete(gateway, by_id(topic.id)))
         hold.release()
-        assert [("a", topic.id, 0)] == told(await first)
+        assert [("a", topic.id, 0)] == outcomes(await first)
         await making
-        assert [(None, topic.id, UNKNOWN_ID)] == told(await second)
+        assert [(None, topic.id, UNKNOWN_ID)] == outcomes(await second)
         assert ["a"] == names(gateway)

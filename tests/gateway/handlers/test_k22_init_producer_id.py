@@ -91,7 +91,9 @@ async def test_a_producer_that_was_overtaken_cannot_come_back(version: int, erro
         old, new = TxnClient(client), TxnClient(client)
         await old.init()
         expected = {"producer_id": old.producer_id, "producer_epoch": old.epoch}
-        assert 0 == await old.init(version=version, **expected), "nobody came in between"
+        assert 0 == await old.init(version=version, **expected), (
+            "no other producer initialised in between"
+        )
         await new.init()
         expected = {"producer_id": old.producer_id, "producer_epoch": old.epoch}
         assert error == await old.init(version=version, **expected)
@@ -109,7 +111,7 @@ async def test_storage_that_fails_leaves_the_transactional_id_as_it_was() -> Non
         assert 1 == producer.epoch
 
 
-async def test_storage_that_fails_is_told_as_loading_so_that_clients_try_again() -> None:
+async def test_failing_storage_is_reported_as_loading_so_that_clients_retry() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         gateway.engine.fail_next("commit")
         assert 14 == (await client.ask(ANY_PRODUCER, 4)).error_code

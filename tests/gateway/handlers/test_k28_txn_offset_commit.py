@@ -83,7 +83,7 @@ async def test_group_that_was_not_added_has_a_code_of_its_own(version: int, erro
 
 
 @pytest.mark.parametrize("version", [0, 4, 5])
-async def test_overtaken_producer_is_told_so_by_the_old_code(version: int) -> None:
+async def test_fenced_producer_gets_the_old_error_code(version: int) -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         producer = TxnClient(client)

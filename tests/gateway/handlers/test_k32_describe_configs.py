@@ -215,7 +215,7 @@ async def test_own_settings_of_groups_stand_before_those_of_all() -> None:
         ] == [(each.name, each.value, each.source) for each in entry.synonyms]
 
 
-async def test_settings_of_subscriptions_have_no_place_but_their_own() -> None:
+async def test_settings_of_subscriptions_have_one_source() -> None:
     async with running_gateway() as gateway:
         await gateway.services.client_metrics.alter(
             "m", {"metrics": "a"}, replace=False, validate_only=False

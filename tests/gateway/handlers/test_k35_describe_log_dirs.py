@@ -88,7 +88,7 @@ async def test_row_34_those_asked_for_that_exist(
         assert expected == sizes(await describe(gateway, *topics))
 
 
-async def test_partitions_that_nobody_used_are_not_opened_for_it() -> None:
+async def test_closed_partitions_are_not_opened_for_it() -> None:
     async with running_gateway() as gateway:
         topic = await gateway.services.registry.create("a", partitions=3)
         assert {"a": {0: 0, 1: 0, 2: 0}} == sizes(await describe(gateway, every=True))
@@ -96,7 +96,7 @@ async def test_partitions_that_nobody_used_are_not_opened_for_it() -> None:
 
 
 async def test_partitions_that_were_closed_stay_closed_and_open_ones_are_not_used_by_it() -> None:
-    """It opened all that is stored, and whoever asked often kept everything open."""
+    """It opened all partitions, and frequent requests kept them open."""
     async with running_gateway() as gateway, gateway.client() as client:
         topic = await gateway.services.registry.create("a", partitions=3)
         records = batch(b"x" * 100)
@@ -110,7 +110,7 @@ async def test_partitions_that_were_closed_stay_closed_and_open_ones_are_not_use
         assert [1] == topic.idle_partitions(1)
 
 
-async def test_sizes_are_told_after_a_restart() -> None:
+async def test_sizes_are_reported_after_a_restart() -> None:
     engine = FaultyEngine(None)
     records = batch(b"x" * 100)
     async with running_gateway(engine=engine) as gateway, gateway.client() as client:
@@ -120,7 +120,7 @@ async def test_sizes_are_told_after_a_restart() -> None:
         assert {"a": {0: len(records)}} == sizes(await describe(gateway, every=True))
 
 
-async def test_storage_that_cannot_be_read_is_told_for_the_folder() -> None:
+async def test_unreadable_storage_is_an_error_of_the_folder() -> None:
     engine = Unreadable(None)
     async with running_gateway(engine=engine) as gateway:
         await gateway.create_topic("a")

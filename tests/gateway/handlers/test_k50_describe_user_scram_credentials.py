@@ -20,7 +20,7 @@ NOT_FOUND, DUPLICATE = 91, 92
         (["a", "b", "b", ""], [("a", NOT_FOUND), ("b", DUPLICATE), ("", NOT_FOUND)]),
     ],
 )
-async def test_nobody_has_a_password(
+async def test_no_user_has_credentials(
     users: list[str] | None, expected: list[tuple[str, int]]
 ) -> None:
     named = None if users is None else [UserName(name=name) for name in users]

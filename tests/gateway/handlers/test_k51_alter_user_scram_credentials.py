@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: nothing can be set where nobody is asked for a password."""
+"""AlterUserScramCredentials: no credential can be set without authentication."""
 
 from kledger.gateway.wire.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -41,14 +41,14 @@ async def test_row_128_open_transaction_is_shown_and_gone_after_its_end() -> Non
         )  # fmt: skip
 
 
-async def test_unknown_partitions_are_told_one_by_one() -> None:
+async def test_unknown_partitions_have_an_error_each() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         assert [0, 3] == [one.error_code for one in await described(client, 0, 5)]
         assert [3] == [one.error_code for one in await described(client, 0, topic="missing")]
 
 
-async def test_a_name_that_no_topic_can_have_is_told_so() -> None:
+async def test_invalid_topic_name_has_its_own_error() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         for name in ("", "a b"):
             assert [17] == [one.error_code for one in await described(client, 0, topic=name)]

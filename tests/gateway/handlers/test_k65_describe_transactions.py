@@ -36,7 +36,7 @@ async def test_row_128_open_transaction_is_shown_and_gone_after_its_end() -> Non
         )  # fmt: skip
 
 
-async def test_unknown_ids_are_told_one_by_one() -> None:
+async def test_unknown_ids_have_an_error_each() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         assert 105 == (await described(client, "missing")).error_code
         assert 42 == (await described(client, "")).error_code

@@ -56,7 +56,7 @@ async def test_filters_are_all_to_be_passed() -> None:
         assert [] == await listed(client, transactional_id_pattern="empty")
 
 
-async def test_unknown_states_and_broken_patterns_are_told() -> None:
+async def test_unknown_states_and_invalid_patterns_are_reported() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await prepare(gateway, client)
         request = ListTransactionsRequest(state_filters=["Dead", "Nonsense"])

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions, as Apache Kafka 4.3 answers when somebody takes what is pushed."""
+"""GetTelemetrySubscriptions, as Apache Kafka 4.3 answers with a plug-in that receives metrics."""
 
 from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsRequest
 from kledger.gateway.wire.messages.k71_get_telemetry_subscriptions import (
@@ -33,7 +33,7 @@ async def test_nothing_is_wanted_without_a_subscription() -> None:
         )
 
 
-async def test_what_is_wanted_is_told() -> None:
+async def test_requested_metrics_are_returned() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         gateway.services.config.telemetry_max_bytes = 5_000
         await wish(gateway, metrics="b.,a.", interval_ms="100")
@@ -54,7 +54,7 @@ async def test_an_id_is_given_out_and_a_refusal_tells_nothing() -> None:
         assert refused == GetTelemetrySubscriptionsResponse(error_code=THROTTLED)
 
 
-async def test_clients_are_told_apart_by_what_their_connection_is_known_for() -> None:
+async def test_clients_are_distinguished_by_attributes_of_their_connection() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await wish(
             gateway,

@@ -45,7 +45,7 @@ async def test_what_is_pushed_is_kept() -> None:
         ({"metrics": b""}, 0),
     ],
 )
-async def test_what_is_wrong_is_told(changes: dict[str, object], error: int) -> None:
+async def test_invalid_pushes_have_their_errors(changes: dict[str, object], error: int) -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         gateway.services.config.telemetry_max_bytes = 1_000
         answer = await client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ID), 0)

@@ -139,7 +139,7 @@ async def test_row_26_cursor_that_cannot_be_is_refused_for_every_topic(cursor: P
         (("z", 0), []),
     ],
 )
-async def test_row_26_cursor_goes_on_where_topics_have_gone(
+async def test_row_26_cursor_continues_after_deleted_topics(
     cursor: Place, expected: list[Place]
 ) -> None:
     async with running_gateway() as gateway:

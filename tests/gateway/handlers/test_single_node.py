@@ -1,5 +1,7 @@
 """What one node answers about other nodes and about tokens, as Apache Kafka 4.3 does."""
 
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -25,6 +27,18 @@ UNKNOWN_BESIDE_KNOWN = {"t": [0, 1, 2, -1], "nowhere": [0]}
 
 def test_each_row_is_a_served_api() -> None:
     assert list(ANSWERS) == [spec.key for spec in HANDLERS if spec.is_single_node]
+
+
+def test_rows_import_no_schema_until_they_answer() -> None:
+    """Regression: the first request of any of these keys imported the schemas of all nine."""
+    program = (
+        "import sys; from kledger.gateway.handlers.single_node import ANSWERS; "
+        "print(*(name for name in sys.modules if '.wire.messages.k' in name))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "" == run.stdout.strip()
 
 
 class TestAlterReplicaLogDirs:

@@ -1,5 +1,7 @@
 """Topics by the bytes of the wire."""
 
+import sys
+
 from kledger.gateway.metadata.partition_lookup import TopicLookup
 from kledger.ledger import LedgerStore
 from kledger.topics import TopicRegistry
@@ -20,6 +22,18 @@ async def test_lookup_follows_the_registry() -> None:
         second = await registry.create("t")
         assert lookup.by_name(b"t") is second
         assert lookup.by_id(first.id.bytes) is None
+
+
+async def test_bytes_of_a_request_are_not_kept() -> None:
+    """They lay among the objects of the partition that it opened, and pinned their memory."""
+    async with LedgerStore.open(None) as store:
+        registry = await TopicRegistry.open(store)
+        lookup = TopicLookup(registry)
+        topic = await registry.create("orders")
+        name, topic_id = bytes(bytearray(b"orders")), topic.id.bytes
+        before = sys.getrefcount(name), sys.getrefcount(topic_id)
+        assert lookup.by_name(name) is lookup.by_id(topic_id) is topic
+        assert before == (sys.getrefcount(name), sys.getrefcount(topic_id))
 
 
 async def test_name_of_sixteen_bytes_is_no_id() -> None:

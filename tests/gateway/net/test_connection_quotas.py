@@ -22,7 +22,7 @@ async def ask(client: WireClient) -> None:
 
 
 async def unanswered(client: WireClient) -> "asyncio.Future[object]":
-    """Ask, see that nothing comes for many turns of the loop, return what will be the answer."""
+    """Ask, see that nothing comes for many ticks of the loop, return what will be the answer."""
     client.send(MetadataRequest(topics=[]), 9)
     answer = asyncio.ensure_future(client.receive())
     for _ in range(100):
@@ -90,7 +90,7 @@ async def test_a_higher_limit_admits_waiting_connections() -> None:
         assert await waiting
 
 
-async def test_more_do_not_wait_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_quotas, "WAITING_MAX", 1)
     config = GatewayConfig(max_connections=1)
     async with running_gateway(config) as gateway, AsyncExitStack() as stack:

@@ -6,7 +6,7 @@ from tests.gateway.running import batch, fetch, produce, running_gateway, until
 
 
 class Finisher(ResponseSlot):
-    """A slot that notes when it was finished."""
+    """A slot that records when it was finished."""
 
     __slots__ = ("log",)
 

@@ -79,7 +79,7 @@ async def test_failed_metadata_of_all_topics_still_names_the_broker() -> None:
 
 
 async def test_failed_fetch_of_a_session_reaches_its_partitions() -> None:
-    """A fetch that goes on names no partition, so the client is made to name all of them again."""
+    """An incremental fetch names no partition, so the client has to name all of them again."""
     async with faulty_gateway() as (gateway, faults), gateway.client() as client:
         first = fetch({0: 0})
         first.session_epoch = 0

@@ -21,7 +21,7 @@ def state() -> UnsentState[str]:
     return UnsentState(LIMIT)
 
 
-def test_fetches_that_no_client_reads_share_half_of_the_room(state: UnsentState[str]) -> None:
+def test_unread_fetches_share_half_of_the_limit(state: UnsentState[str]) -> None:
     """Each of them was allowed 55 MB before, whatever the others held."""
     allowed = []
     for number in range(100):
@@ -33,7 +33,7 @@ def test_fetches_that_no_client_reads_share_half_of_the_room(state: UnsentState[
     assert (True, False) == (state.is_crowded, state.is_full)
 
 
-def test_what_was_taken_makes_room(state: UnsentState[str]) -> None:
+def test_bytes_that_were_read_free_the_limit(state: UnsentState[str]) -> None:
     state.record_unsent("a", LIMIT, 0, 0)
     assert state.is_full
     state.record_unsent("a", 10, LIMIT - 10, 1)
@@ -42,7 +42,7 @@ def test_what_was_taken_makes_room(state: UnsentState[str]) -> None:
     assert (0, []) == (state.total, state.holders)
 
 
-def test_reserved_room_counts_until_it_is_given_back(state: UnsentState[str]) -> None:
+def test_reserved_bytes_count_until_they_are_returned(state: UnsentState[str]) -> None:
     state.reserve("a", 100)
     state.reserve("a", 70)
     assert 70 == state.total

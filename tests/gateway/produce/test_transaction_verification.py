@@ -25,10 +25,8 @@ async def test_row_114_partition_that_was_not_added(version: int, error: int) ->
         assert 0 == await producer.produce(version=version)
 
 
-async def test_row_13_what_is_finalized_is_served_and_so_is_the_flow_of_clients_without_it() -> (
-    None
-):
-    """Clients that see level 2 never add partitions, those that do not always do, both at once."""
+async def test_row_13_finalized_level_and_older_flow_are_both_served() -> None:
+    """Clients that know level 2 never add partitions, others always do; both work at once."""
     async with running_gateway() as gateway, gateway.client() as new, gateway.client() as old:
         topic = await gateway.create_topic()
         said = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -77,7 +75,7 @@ async def test_row_116_batch_outside_of_the_transaction() -> None:
         assert 48 == await producer.produce(version=12, is_transactional=False)
 
 
-async def test_row_127_late_batch_of_an_ended_transaction_opens_none() -> None:
+async def test_row_127_late_batch_of_an_ended_transaction_is_refused() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         for version, produce_version, errors in ((4, 11, {120}), (NEW, 12, {47})):
@@ -88,7 +86,7 @@ async def test_row_127_late_batch_of_an_ended_transaction_opens_none() -> None:
             await producer.produce(version=produce_version)
             epoch = producer.epoch
             await producer.end(commit=False, version=version)
-            await settled(gateway)  # until then the answer is "try again" (19), as Kafka's is
+            await settled(gateway)  # until then the error is retriable (19), as in Kafka
             producer.epoch, producer.sequences = epoch, {0: 1}
             assert await producer.produce(version=produce_version) in errors
             await settled(gateway)
@@ -97,7 +95,9 @@ async def test_row_127_late_batch_of_an_ended_transaction_opens_none() -> None:
 
 
 @pytest.mark.parametrize(("version", "unknown", "fenced"), [(11, 49, 47), (12, 49, 47)])
-async def test_producer_that_does_not_hold_the_id(version: int, unknown: int, fenced: int) -> None:
+async def test_producer_without_the_transactional_id_is_refused(
+    version: int, unknown: int, fenced: int
+) -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         stranger = TxnClient(client)
@@ -109,7 +109,7 @@ async def test_producer_that_does_not_hold_the_id(version: int, unknown: int, fe
         assert fenced == await old.produce(version=version)
 
 
-async def test_storage_that_fails_while_a_partition_is_added() -> None:
+async def test_storage_failure_while_a_partition_is_added() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         producer = TxnClient(client)
@@ -120,7 +120,7 @@ async def test_storage_that_fails_while_a_partition_is_added() -> None:
 
 
 @pytest.mark.parametrize("version", [9, 12])
-async def test_transactional_batch_of_a_request_without_a_name(version: int) -> None:
+async def test_transactional_batch_without_a_transactional_id(version: int) -> None:
     """Its transaction is unknown; nothing of the request is stored."""
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic(partitions=2)
@@ -139,7 +139,7 @@ async def test_transactional_batch_of_a_request_without_a_name(version: int) -> 
 async def test_partitions_of_one_request_are_added_or_refused_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One step of the coordinator for all of them, however many there are."""
+    """The coordinator adds all of them in one step."""
     steps: list[list[TopicPartition]] = []
 
     async def add(*args: Any, partitions: Iterable[TopicPartition], **rest: Any) -> ErrorCode:
@@ -164,7 +164,7 @@ async def test_partitions_of_one_request_are_added_or_refused_together(
             assert [[TopicPartition("t", index) for index in range(8)]] == steps
 
 
-async def test_a_partition_that_stands_twice_is_refused_twice() -> None:
+async def test_a_repeated_partition_is_refused_each_time() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         marked = BatchProducer(9, 0, 0, is_transactional=True)

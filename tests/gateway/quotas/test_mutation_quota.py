@@ -81,11 +81,11 @@ async def test_old_versions_are_served_and_throttled(request_: Any, strict_since
         size = {6: 3, 5: SAVED + 2, 3: 4}[strict_since]
         assert ([QUOTA_EXCEEDED], 2_000) == await codes(client, request_, strict_since)
         gateway.clock.advance(2_000)
-        told = await codes(client, request_, strict_since - 1)
-        assert ([0], size * 1_000) == told
+        answered = await codes(client, request_, strict_since - 1)
+        assert ([0], size * 1_000) == answered
 
 
-async def test_the_connection_waits_as_long_as_it_was_told() -> None:
+async def test_the_connection_is_throttled_as_long_as_answered() -> None:
     async with spent(SAVED + 2) as (gateway, client):
         assert 2_000 == (await codes(client, create("a"), 7))[1]
         waiting = asyncio.ensure_future(codes(client, create("a"), 7))
@@ -121,7 +121,7 @@ async def test_what_is_only_checked_counts(request_: Any, version: int) -> None:
         (grow("nope", 1), 3, UNKNOWN_TOPIC),
     ],
 )
-async def test_what_is_wrong_anyway_is_told_and_not_counted(
+async def test_invalid_changes_are_reported_and_not_counted(
     request_: Any, version: int, code: int
 ) -> None:
     async with spent(SAVED + 1) as (gateway, client):
@@ -131,7 +131,7 @@ async def test_what_is_wrong_anyway_is_told_and_not_counted(
 
 
 async def test_topics_are_not_created_by_metadata_over_the_quota() -> None:
-    """As in Apache Kafka nothing is told but that there are none."""
+    """As in Apache Kafka the answer only says that there are none."""
     async with spent() as (gateway, client):
         asked = [MetadataRequestTopic(name=f"auto{number}") for number in range(3)]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=True)

@@ -113,7 +113,7 @@ def test_a_new_rate_counts_from_now_on_and_none_ends_it() -> None:
     assert {} == state.quotas
 
 
-def test_clients_heard_of_longest_ago_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_least_recent_clients_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quota_state, "BUCKETS_MAX", 2)
     state = state_of(EVERY_CLIENT)
     for client in ("a", "b", "a", "c"):
@@ -143,7 +143,7 @@ def test_more_than_a_window_is_admitted_when_the_window_is_full() -> None:
     assert 13_000 == admit(state, RATE * WINDOW_S * 2)
 
 
-def test_windows_are_as_large_as_they_are_told() -> None:
+def test_windows_have_the_configured_size() -> None:
     state = QuotaState(QuotaWindows(rate_s=2, mutation_s=5))
     quotas = {PRODUCER_BYTE_RATE: RATE, CONTROLLER_MUTATION_RATE: 1.0}
     state.apply(EVERY_CLIENT, quotas)
@@ -189,7 +189,7 @@ def test_quotas_of_addresses_do_not_concern_requests() -> None:
 
 
 class Machine(RuleBasedStateMachine):
-    """Whoever waits as it is told never gets more than its rate and one window's worth."""
+    """A client that waits as requested never gets more than its rate plus one window."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -92,7 +92,7 @@ async def bench(
         yield Bench(gateway)
 
 
-async def test_who_has_no_id_gets_one_that_nobody_has() -> None:
+async def test_client_without_an_id_gets_an_unused_one() -> None:
     async with bench() as one:
         ids = [one.subscribe(ZERO_UUID)[1].id for _ in range(3)]
         assert 3 == len({*ids, ZERO_UUID}) - 1
@@ -195,7 +195,7 @@ async def test_push_is_asked_for_again_when_the_server_is_about_to_end() -> None
         assert ErrorCode.THROTTLING_QUOTA_EXCEEDED == error
 
 
-async def test_changed_subscriptions_are_told_at_once() -> None:
+async def test_changed_subscriptions_are_returned_at_once() -> None:
     async with bench() as one:
         first = one.subscribed()
         assert () == one.seen().names

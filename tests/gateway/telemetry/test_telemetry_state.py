@@ -22,7 +22,7 @@ NONE, THROTTLED = ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED
 IDLE_MS = 60_000
 
 
-def heard(
+def touched(
     state: TelemetryState,
     *wishes: Wish,
     instance_id: UUID = ID,
@@ -36,7 +36,7 @@ def heard(
 
 
 def instance(*wishes: Wish) -> ClientInstance:
-    return heard(TelemetryState(), *(wishes or (Wish(),)))
+    return touched(TelemetryState(), *(wishes or (Wish(),)))
 
 
 def push(one: ClientInstance, now: int, **changes: Any) -> ErrorCode:
@@ -129,12 +129,12 @@ def test_the_first_push_behind_an_answer_is_never_too_early() -> None:
     assert [NONE, THROTTLED] == [push(one, now) for now in (2_700, 2_800)]
 
 
-def test_a_push_of_another_subscription_takes_its_turn_and_allows_to_ask_at_once() -> None:
+def test_a_push_of_an_old_subscription_counts_and_permits_a_request_at_once() -> None:
     one = instance()
     one.admit_get(0)
     assert ErrorCode.UNKNOWN_SUBSCRIPTION_ID == push(one, 10, subscription_id=5)
     assert NONE == one.admit_get(20)
-    assert THROTTLED == push(one, 30), "the question was answered out of turn"
+    assert THROTTLED == push(one, 30), "the request came too early"
     assert THROTTLED == one.admit_get(40)
     assert NONE == push(one, 1_010)
 
@@ -181,10 +181,10 @@ def test_errors_come_in_their_order() -> None:
 
 def test_changed_subscriptions_make_everything_new() -> None:
     state = TelemetryState()
-    one = heard(state, Wish(metrics=("a",)))
+    one = touched(state, Wish(metrics=("a",)))
     assert [NONE, NONE] == [one.admit_get(0), push(one, 1, is_terminating=True)]
-    assert one is heard(state, Wish(metrics=("b",)), now=2), "the version is the same"
-    two = heard(state, Wish(metrics=("b",)), version=2, now=3)
+    assert one is touched(state, Wish(metrics=("b",)), now=2), "the version is the same"
+    two = touched(state, Wish(metrics=("b",)), version=2, now=3)
     assert (("b",), 2) == (two.requested.metrics, two.requested.version)
     assert one.requested.subscription_id != two.requested.subscription_id
     assert [NONE, NONE] == [two.admit_get(3), push(two, 4)]
@@ -192,20 +192,20 @@ def test_changed_subscriptions_make_everything_new() -> None:
 
 def test_an_instance_goes_with_its_connection() -> None:
     state = TelemetryState()
-    first = heard(state, Wish(), connection=1)
-    assert first is heard(state, Wish(), connection=2, now=1)
+    first = touched(state, Wish(), connection=1)
+    assert first is touched(state, Wish(), connection=2, now=1)
     state.disconnected(2)
     assert ID in state
     state.disconnected(1)
     state.disconnected(1)
     assert 0 == len(state)
-    assert first is not heard(state, Wish(), connection=2, now=2)
+    assert first is not touched(state, Wish(), connection=2, now=2)
 
 
 def test_an_instance_that_was_made_anew_goes_with_its_new_connection() -> None:
     state = TelemetryState()
-    heard(state, Wish(), connection=1)
-    heard(state, Wish(), connection=2, version=2)
+    touched(state, Wish(), connection=1)
+    touched(state, Wish(), connection=2, version=2)
     state.disconnected(1)
     assert ID in state
     state.disconnected(2)
@@ -215,12 +215,12 @@ def test_an_instance_that_was_made_anew_goes_with_its_new_connection() -> None:
 @pytest.mark.parametrize(("interval_ms", "idle_ms"), [(1_000, IDLE_MS), (300_000, 900_000)])
 def test_who_is_silent_is_forgotten(interval_ms: int, idle_ms: int) -> None:
     state, wish = TelemetryState(), Wish(interval_ms=interval_ms)
-    one = heard(state, wish)
+    one = touched(state, wish)
     state.expire(idle_ms - 1)
-    assert one is heard(state, wish, now=idle_ms - 1)
+    assert one is touched(state, wish, now=idle_ms - 1)
     state.expire(2 * idle_ms - 2)
     assert one is state.get(ID)
-    assert one is not heard(state, wish, now=2 * idle_ms - 1), "nobody has looked for it yet"
+    assert one is not touched(state, wish, now=2 * idle_ms - 1), "it has not been looked up yet"
     state.expire(3 * idle_ms)
     assert (None, 0) == (state.get(ID), len(state))
 
@@ -228,7 +228,7 @@ def test_who_is_silent_is_forgotten(interval_ms: int, idle_ms: int) -> None:
 def test_nothing_is_left_of_connections_whose_instances_expired() -> None:
     state = TelemetryState()
     for number in range(10):
-        heard(state, instance_id=numbered(number), connection=number)
+        touched(state, instance_id=numbered(number), connection=number)
     state.expire(10 * IDLE_MS)
     state.expire(100 * IDLE_MS)
     assert {} == state._of_connection
@@ -240,6 +240,6 @@ def test_too_many_instances_push_out_who_was_silent_for_longest(
     monkeypatch.setattr(telemetry_state, "INSTANCES_MAX", 3)
     state = TelemetryState()
     for number in (0, 1, 2, 0, 3):
-        heard(state, instance_id=numbered(number), connection=number)
+        touched(state, instance_id=numbered(number), connection=number)
     assert [numbered(number) for number in (2, 0, 3)] == [one.id for one in state.instances()]
     assert 3 == len(state._of_connection)

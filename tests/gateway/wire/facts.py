@@ -1,6 +1,6 @@
 """The facts of Kafka's message definitions, for tests to hold the declarations against.
 
-Rule: reads the JSON by itself, so that a mistake in the room's own reading cannot hide.
+Rule: reads the JSON by itself, so that a mistake in our own reading cannot hide.
 """
 
 import json

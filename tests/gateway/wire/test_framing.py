@@ -20,10 +20,10 @@ def receive(splitter: FrameSplitter, data: bytes) -> list[tuple[bytes, bool]]:
     """Hand in bytes as a transport does: as many at a time as the buffer takes."""
     frames, pos = [], 0
     while pos < len(data):
-        room = splitter.get_buffer()
-        assert len(room)
-        part = data[pos : pos + len(room)]
-        room[: len(part)] = part
+        buffer = splitter.get_buffer()
+        assert len(buffer)
+        part = data[pos : pos + len(buffer)]
+        buffer[: len(part)] = part
         pos += len(part)
         frames += [
             (bytes(frame), is_owned) for frame, is_owned in splitter.buffer_updated(len(part))
@@ -62,7 +62,7 @@ def test_any_cut_of_any_stream(data: st.DataObject) -> None:
 
 
 def test_connections_share_one_scratch_buffer() -> None:
-    """Two connections take turns at every byte; neither sees the other's."""
+    """Two connections alternate at every byte; neither sees the other's."""
     scratch = make_scratch(16)
     left, right = FrameSplitter(scratch), FrameSplitter(scratch)
     got: tuple[list[bytes], list[bytes]] = ([], [])
@@ -75,8 +75,8 @@ def test_connections_share_one_scratch_buffer() -> None:
 
 def test_frame_put_together_owns_its_memory_and_may_be_changed() -> None:
     splitter = FrameSplitter(make_scratch(8))
-    room = splitter.get_buffer()
-    room[:8] = b"\x00\x00\x00\x06abcd"
+    buffer = splitter.get_buffer()
+    buffer[:8] = b"\x00\x00\x00\x06abcd"
     assert [] == splitter.buffer_updated(8)
     assert 4 == splitter.pending_bytes
     rest = splitter.get_buffer()

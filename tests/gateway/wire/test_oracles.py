@@ -3,7 +3,7 @@
 Each message goes ours -> theirs -> ours: they read our bytes and write what they read, and that
 must be our bytes again. What they cannot do, and how the messages are tamed for it:
 
-- kio turns error codes into an enum and timestamps and durations into datetime objects, so only
+- kio converts error codes into an enum and timestamps and durations into datetime objects, so only
   known codes and times from 1970 on are drawn. It raises KeyError on a tag that it does not know,
   where the protocol says to step over it, so no unknown tag is sent to it.
 - kafka-python reads an ApiVersions response that has an error as version 0, whatever the version

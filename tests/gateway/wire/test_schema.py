@@ -37,7 +37,7 @@ class Outer(ApiMessage, key=7, versions="1-3", flexible="2+"):
     numbers: list[Int32] = []
 
 
-def test_constructor_takes_what_differs_from_the_defaults() -> None:
+def test_constructor_takes_values_that_differ_from_the_defaults() -> None:
     made = Outer(name="x", numbers=[1])
     assert ("x", None, 5, [], Inner(), [1]) == (
         made.name,
@@ -49,7 +49,7 @@ def test_constructor_takes_what_differs_from_the_defaults() -> None:
     )
 
 
-def test_mutable_defaults_are_made_anew() -> None:
+def test_mutable_defaults_are_new_objects() -> None:
     one, other = Outer(), Outer()
     one.numbers.append(4)
     one.inner.number = 9

@@ -1,17 +1,22 @@
 """`kledger ledger dump`: what is exported of whole and of damaged managed ledgers."""
 
+import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
+from kledger.batches.builder import NewRecord, build_batch
 from kledger.batches.reader import iterate_batches, iterate_records
 from kledger.cli.ledger_dump import ExportRequest, PositionOrOffset
-from kledger.ledger import Position
+from kledger.ledger import LedgerStore, Position
 from kledger.ledger.inspection import StoredManagedLedger, StoredState
+from kledger.topics import TopicRegistry
 from kledger.topics.inspection import partition_of
+from kledger.topics.partition.partition_compaction import CompactionLimits
 from tests.batches.words import NOW_MS
 from tests.kledger.cli.stores import BATCHES, RECORDS, CommandResult, batch, contents, flip
+from tests.topics.words import append
 
 Capture = pytest.CaptureFixture[str]
 COUNT = BATCHES * RECORDS
@@ -227,3 +232,32 @@ def test_positions_and_offsets() -> None:
     for text in ("", "a", "5:", "5:x", "1.5"):
         with pytest.raises(ValueError):  # noqa: PT011 - argparse makes a line of it
             PositionOrOffset.parse(text)
+
+
+async def compacted_store(folder: Path) -> None:
+    """Make a store whose only partition keeps 4 of 20 records; their ledgers are removed."""
+    async with LedgerStore.open(folder) as store:
+        registry = await TopicRegistry.open(store)
+        configs = {"internal.segment.bytes": "400", "cleanup.policy": "compact"}
+        topic = await registry.create("prices", partitions=1, configs=configs)
+        log = await topic.open_partition(0)
+        for number in range(20):
+            record = NewRecord(b"%d" % number, key=b"k%d" % (number % 3))
+            await append(log, build_batch([record]))
+        await log.managed_ledger.roll_over()
+        await log.compact(CompactionLimits())
+        await append(log, build_batch([NewRecord(b"last", key=b"k9")]))
+        await registry.close()
+
+
+def test_what_a_compaction_kept_is_exported(tmp_path: Path, capsys: Capture) -> None:
+    """Offsets that it has removed are not missing."""
+    asyncio.run(compacted_store(tmp_path / "data"))
+    words = ("dump", "prices-0", "--data", tmp_path / "data")
+    result = CommandResult(capsys, *words)
+    assert (0, [17, 18, 19, 20]) == (result.code, offsets(result))
+    assert 0 == CommandResult(capsys, *words, "--format", "kafka", "--output", tmp_path).code
+    assert [17, 18, 19, 20] == [
+        offset for found in segments(tmp_path / "prices-0").values() for offset in found
+    ]
+    assert 0 == CommandResult(capsys, *words, "--from", 19).code

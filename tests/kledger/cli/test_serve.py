@@ -62,7 +62,7 @@ def test_signal_stops_in_order_and_data_can_be_opened_again(
 
 
 def test_ignored_hangup_does_not_stop_it() -> None:
-    """Under nohup a server goes on when its terminal is closed."""
+    """Under nohup a server continues when its terminal is closed."""
     with inherited(signal.SIGHUP, signal.SIG_IGN), ServerProcess("--memory") as server:
         os.kill(server.pid, signal.SIGHUP)
         assert check(server.kafka_address, 60) is None

@@ -211,7 +211,7 @@ def test_forward_waits_for_a_target_that_is_down(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", ["source", "target", "forwarder"])
-def test_forward_goes_on_when_one_of_three_was_killed(
+def test_forward_continues_when_one_of_three_was_killed(
     tmp_path: Path, capsys: Capture, killed: str
 ) -> None:
     """At least once and in order: nothing is passed over, and what comes twice comes in order."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from queue import SimpleQueue
 
 import pytest
 
@@ -402,6 +403,30 @@ async def test_a_checkpoint_that_fails(error: Exception, *, stops: bool) -> None
         await on.committer.flush()
         await on.committer.close()
         assert stops == bool(on.fatal)
+
+
+async def test_a_checkpoint_that_is_requested_follows_the_one_that_runs() -> None:
+    """The running one may have begun before groups that the caller wants to have in the index."""
+    engine = WatchedEngine()
+    count, begun, go_on = SimpleQueue[None](), threading.Event(), threading.Event()
+
+    def checkpoint() -> None:
+        count.put(None)
+        begun.set()
+        assert go_on.wait(60)
+
+    engine.on_checkpoint = checkpoint
+    async with bench(engine, on_loop_bytes_max=IN_MEMORY) as on:
+        engine.wants_checkpoint = True
+        Recorder(on.committer).append()
+        await on.committer.flush()
+        await asyncio.to_thread(begun.wait, 60)
+        requested = asyncio.ensure_future(on.committer.checkpoint())
+        await asyncio.sleep(0)
+        assert 1 == count.qsize()
+        go_on.set()
+        await requested
+        assert 2 == count.qsize()
 
 
 async def test_a_group_finished_after_the_loop_closed_is_only_logged(

@@ -1,6 +1,7 @@
 """The thread: order, errors, end."""
 
 import threading
+import weakref
 from queue import SimpleQueue
 
 from kledger.ledger.commits.committer import CommitThread
@@ -38,6 +39,24 @@ def test_commits_are_made_in_another_thread() -> None:
     )
     thread.submit(group(0), 0)
     assert "committer" == names.get(timeout=60)
+    thread.stop()
+
+
+class Token:
+    """Can be watched."""
+
+
+def test_waiting_thread_keeps_nothing_of_the_last_group() -> None:
+    """Its rows pinned the memory around them until something else was written."""
+    gone = threading.Event()
+    thread: CommitThread[Token] = CommitThread(
+        FaultInjectingEngine(None), sync=False, on_finished=lambda token, error: None
+    )
+    token = Token()
+    weakref.finalize(token, gone.set)
+    thread.submit(group(0), token)
+    del token
+    assert gone.wait(60)
     thread.stop()
 
 

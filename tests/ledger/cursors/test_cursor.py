@@ -186,7 +186,7 @@ async def test_a_failed_sync_ends_everything(
     ("target", "expected"),
     [(EARLIEST, 0), (LATEST, 10), (3, 3), (4, 4), (pos("1:0"), 0), (pos("99:0"), 10)],
 )
-async def test_a_reset_owes_everything_from_there(
+async def test_a_reset_makes_everything_after_it_unacknowledged(
     cursor: Cursor, positions: list[Position], target: Position | int, expected: int
 ) -> None:
     await cursor.read(5)
@@ -335,7 +335,7 @@ async def test_a_seek_reads_from_there_and_acknowledges_nothing(
     assert [] == await cursor.read(9)
 
 
-async def test_a_position_set_through_the_door_is_durable_soon(
+async def test_a_position_set_by_a_revision_is_durable_soon(
     cursor: Cursor,
     store: LedgerStore,
     engine: FaultyEngine,

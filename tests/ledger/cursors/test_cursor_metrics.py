@@ -31,15 +31,15 @@ async def test_revisions_are_counted_and_shown_while_they_run(
     labels = LABELS.format(namespace, topic)
     count = f"pulsar_cursor_epoch_increase_count{{{labels}}}"
     state = f"pulsar_cursor_epoch_increase_task_state{{{labels}}}"
-    owed = f"pulsar_subscription_back_log{{{labels}}}"
-    assert {count: 0, state: 0, owed: 1} == shown(store)
+    backlog = f"pulsar_subscription_back_log{{{labels}}}"
+    assert {count: 0, state: 0, backlog: 1} == shown(store)
     await cursor.rewind()
     await cursor.reset(EARLIEST)
     cursor.revision.start()
-    assert {count: 2, state: 1, owed: 1} == shown(store)
+    assert {count: 2, state: 1, backlog: 1} == shown(store)
     cursor.revision.end(lambda _: None)
     await cursor.clear_backlog()
-    assert {count: 4, state: 0, owed: 0} == shown(store)
+    assert {count: 4, state: 0, backlog: 0} == shown(store)
     ml.show_user_metric(cursor, "users", lambda: 7, "who uses it")
     assert 7 == shown(store)[f"users{{{labels}}}"]
     await cursor.close()

@@ -5,8 +5,8 @@ to mix the steps of all scripts is played on a cursor of its own, over a storage
 answers when its step says so. Delivery is a step of its own, so "half in flight", where the read
 has moved the read position and its entries are not sent yet, is among them.
 
-The rule: what is delivered once a revision has begun is what the cursor owes then, once, in order.
-Each race is also played with the controller switched off, and must break the rule then.
+The rule: after the beginning of a revision, exactly the unacknowledged entries are delivered, in
+order. Each race is also played with the controller switched off, and must break the rule then.
 """
 
 import asyncio

@@ -25,7 +25,7 @@ from tests.ledger.words import SMALL, OpenStore, add_all, datas, numbers
 Act = Callable[[LedgerStore, ManagedLedger, Cursor], Awaitable[object]]
 
 
-async def turns(count: int = 5) -> None:
+async def ticks(count: int = 5) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -42,7 +42,7 @@ async def uncached(open_store: OpenStore, engine: FaultyEngine) -> ManagedLedger
 async def test_a_waiting_read_gets_what_comes(ml: ManagedLedger) -> None:
     cursor = await ml.open_cursor("c")
     waiting = asyncio.ensure_future(cursor.read_or_wait(5))
-    await turns()
+    await ticks()
     assert not waiting.done()
     await add_all(ml, numbers(0, 2))
     assert numbers(0, 2) == datas(await waiting)
@@ -50,12 +50,14 @@ async def test_a_waiting_read_gets_what_comes(ml: ManagedLedger) -> None:
     assert [b"3"] == datas(await cursor.read_or_wait(5))
 
 
-@pytest.mark.parametrize("turn", range(8))
-async def test_no_wake_up_is_lost_whenever_an_entry_comes(ml: ManagedLedger, turn: int) -> None:
+@pytest.mark.parametrize("tick_count", range(8))
+async def test_no_wake_up_is_lost_whenever_an_entry_is_appended(
+    ml: ManagedLedger, tick_count: int
+) -> None:
     """The entry is confirmed in every tick around that in which the read begins to wait."""
     cursor = await ml.open_cursor("c")
     adding = asyncio.ensure_future(ml.add_entry(b"0"))
-    await turns(turn)
+    await ticks(tick_count)
     waiting = asyncio.ensure_future(cursor.read_or_wait(1))
     await adding
     assert [b"0"] == datas(await asyncio.wait_for(waiting, 60))
@@ -65,14 +67,14 @@ async def test_one_read_waits_and_can_be_cancelled(ml: ManagedLedger) -> None:
     cursor = await ml.open_cursor("c")
     assert not cursor.cancel_pending_read()
     waiting = asyncio.ensure_future(cursor.read_or_wait(1))
-    await turns()
+    await ticks()
     with pytest.raises(ConcurrentWait):
         await cursor.read_or_wait(1)
     assert cursor.cancel_pending_read()
     assert not cursor.cancel_pending_read()
     assert [] == await waiting
     again = asyncio.ensure_future(cursor.read_or_wait(1))
-    await turns()
+    await ticks()
     await ml.add_entry(b"0")
     assert [b"0"] == datas(await again)
 
@@ -80,9 +82,9 @@ async def test_one_read_waits_and_can_be_cancelled(ml: ManagedLedger) -> None:
 async def test_a_wait_that_was_cancelled_by_its_task_leaves_nothing(ml: ManagedLedger) -> None:
     cursor = await ml.open_cursor("c")
     waiting = asyncio.ensure_future(cursor.read_or_wait(1))
-    await turns()
+    await ticks()
     waiting.cancel()
-    await turns()
+    await ticks()
     assert not cursor.cancel_pending_read()
     await ml.add_entry(b"0")
     assert [b"0"] == datas(await cursor.read(1))
@@ -91,7 +93,7 @@ async def test_a_wait_that_was_cancelled_by_its_task_leaves_nothing(ml: ManagedL
 async def test_a_second_read_that_is_refused_does_not_deafen_the_first(ml: ManagedLedger) -> None:
     cursor = await ml.open_cursor("c")
     waiting = asyncio.ensure_future(cursor.read_or_wait(1))
-    await turns()
+    await ticks()
     with pytest.raises(ConcurrentWait):
         await cursor.read_or_wait(1)
     await ml.add_entry(b"0")
@@ -101,13 +103,13 @@ async def test_a_second_read_that_is_refused_does_not_deafen_the_first(ml: Manag
 async def test_a_wait_skips_acknowledged_entries(ml: ManagedLedger) -> None:
     cursor = await ml.open_cursor("c")
     waiting = asyncio.ensure_future(cursor.read_or_wait(1))
-    await turns()
+    await ticks()
 
     def acknowledge(position: Position, error: Exception | None) -> None:
         cursor.state.delete([position])
 
     ml.append_nowait(b"0", 1, 0, acknowledge)
-    await turns()
+    await ticks()
     await ml.add_entry(b"1")
     assert [b"1"] == datas(await waiting)
 
@@ -116,7 +118,7 @@ async def test_a_wait_continues_from_the_position_of_a_reset(ml: ManagedLedger) 
     await add_all(ml, numbers(0, 3))
     cursor = await ml.open_cursor("c")
     waiting = asyncio.ensure_future(cursor.read_or_wait(9))
-    await turns()
+    await ticks()
     await cursor.reset(EARLIEST)
     assert numbers(0, 3) == datas(await waiting)
 
@@ -124,10 +126,10 @@ async def test_a_wait_continues_from_the_position_of_a_reset(ml: ManagedLedger) 
 async def test_a_wait_outlives_a_revision_that_moves_nothing(ml: ManagedLedger) -> None:
     cursor = await ml.open_cursor("c")
     waiting = asyncio.ensure_future(cursor.read_or_wait(9))
-    await turns()
+    await ticks()
     cursor.revision.start()
     await ml.add_entry(b"0")
-    await turns()
+    await ticks()
     assert not waiting.done()
     cursor.revision.end(lambda state: None)
     assert [b"0"] == datas(await waiting)
@@ -173,7 +175,7 @@ async def test_a_waiting_read_ends_when_nothing_more_can_come(
 ) -> None:
     cursor = await ml.open_cursor("c")
     waiting = asyncio.ensure_future(cursor.read_or_wait(1))
-    await turns()
+    await ticks()
     await act(store, ml, cursor)
     with pytest.raises(error):
         await asyncio.wait_for(waiting, 60)

@@ -29,7 +29,7 @@ async def reopened(engine: FaultyEngine, open_store: OpenStore) -> ManagedLedger
     return await store.open_managed_ledger("orders", config=SMALL)
 
 
-async def turns(count: int = 5) -> None:
+async def ticks(count: int = 5) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -213,7 +213,7 @@ async def test_what_is_passed_over_during_a_revision_is_durable_soon(
     await resetting
     assert positions[0] == ml.slowest_position
     behind.release()
-    await turns()
+    await ticks()
     await store.flush()
     engine.drop_unsynced()
     again = (await reopened(engine, open_store)).cursors["c"]
@@ -293,7 +293,7 @@ async def test_closing_during_a_deletion_does_not_bring_the_cursor_back(
     deleting = asyncio.ensure_future(ml.delete_cursor("c"))
     await hold.reached()
     closing = asyncio.ensure_future(ml.close())
-    await turns()
+    await ticks()
     hold.release()
     await asyncio.gather(deleting, closing)
     assert {} == dict((await reopened(engine, open_store)).cursors)
@@ -355,9 +355,9 @@ async def test_a_cursor_holds_back_trimming_from_the_moment_its_row_is_on_its_wa
     first = asyncio.ensure_future(store.put_rows([(b"k", b"v")]))
     await hold.reached()
     opening = asyncio.ensure_future(ml.open_cursor("c", initial=EARLIEST))
-    await turns()
+    await ticks()
     trimming = asyncio.ensure_future(ml.truncate())
-    await turns()
+    await ticks()
     hold.release()
     cursor, *_ = await asyncio.gather(opening, trimming, first)
     assert (10, 10) == (cursor.backlog, ml.number_of_entries(EARLIEST, LATEST))
@@ -372,7 +372,7 @@ async def test_a_cursor_at_the_end_holds_back_what_a_crash_makes_it_owe(
     adding = asyncio.ensure_future(add_all(ml, numbers(2, 9)))
     await hold.reached()
     opening = asyncio.ensure_future(ml.open_cursor("c"))
-    await turns()
+    await ticks()
     engine.delay_next("commit", 0)  # that of its row; the next one has to wait
     behind = engine.hold_next("commit")
     hold.release()
@@ -380,7 +380,7 @@ async def test_a_cursor_at_the_end_holds_back_what_a_crash_makes_it_owe(
     cursor = await opening
     assert (positions[9], positions[1]) == (cursor.mark_delete_position, ml.slowest_position)
     behind.release()
-    await turns()
+    await ticks()
     await store.flush()
     assert positions[9] == ml.slowest_position
 
@@ -396,9 +396,9 @@ async def test_a_reset_holds_back_trimming_from_the_moment_its_row_is_on_its_way
     acknowledging = asyncio.ensure_future(cursor.mark_delete(positions[9], properties={"x": 1}))
     await hold.reached()
     resetting = asyncio.ensure_future(cursor.reset(EARLIEST))
-    await turns()
+    await ticks()
     trimming = asyncio.ensure_future(ml.truncate())
-    await turns()
+    await ticks()
     if fails:
         engine.fail_next("commit")
     hold.release()
@@ -440,7 +440,7 @@ async def test_a_revision_continues_when_its_cursor_is_closed_and_opened_again(
     resetting = asyncio.ensure_future(cursor.reset(EARLIEST))
     await hold.reached()
     closing = asyncio.ensure_future(cursor.close())
-    await turns()
+    await ticks()
     again = await ml.open_cursor("c")
     assert again.revision.is_running
     with pytest.raises(ResetInProgress):

@@ -21,7 +21,7 @@ class Places:
 
     def revised(self) -> None:
         if self.mark_delete_position == NOWHERE:
-            raise ValueError("nobody can follow that")
+            raise ValueError("nothing can follow that position")
         self.revisions.append((self.read_position, self.mark_delete_position))
 
     def checkpoint(self) -> Callable[[], None]:

@@ -168,17 +168,17 @@ Edit = Callable[[CursorState], object]
 
 def test_the_newest_opening_is_called_also_when_the_editor_raises() -> None:
     revisions = CursorRevisions(CursorState(ledger_list(opened(3), confirmed=5), pos("3:0")))
-    heard: list[str] = []
+    called: list[str] = []
     revisions.start()
     revisions.end(CursorState.rewind)
-    revisions.on_ended = lambda: heard.append("first")
+    revisions.on_ended = lambda: called.append("first")
     revisions.start()
     revisions.end(CursorState.rewind)
     revisions.start()
-    revisions.on_ended = lambda: heard.append("second")
+    revisions.on_ended = lambda: called.append("second")
     with pytest.raises(ZeroDivisionError):
         revisions.end(lambda state: 1 / 0)
-    assert ["first", "second"] == heard
+    assert ["first", "second"] == called
     assert (3, False) == (revisions.number, revisions.is_running)
 
 

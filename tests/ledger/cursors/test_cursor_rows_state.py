@@ -51,7 +51,7 @@ def test_what_was_left_out_is_not_wanted_before_the_next_whole_row() -> None:
     rows.write_change(1, 240)
     assert not rows.is_whole_due(PLACE, MANY, range(10))
     assert rows.is_whole_due(PLACE, MANY, range(11))
-    assert rows.is_whole_due(pos("3:2"), MANY, range(1)), "it passed ranges that nobody counted"
+    assert rows.is_whole_due(pos("3:2"), MANY, range(1)), "it passed uncounted ranges"
 
 
 def test_changes_continue_a_complete_row_wherever_the_position_is() -> None:

@@ -45,7 +45,7 @@ def ranges(state: CursorState) -> list[tuple[str, str]]:
     return [(str(after), str(upto)) for after, upto in state.individually_deleted]
 
 
-def owed(state: CursorState) -> list[Position]:
+def unacknowledged(state: CursorState) -> list[Position]:
     """What reading from the first entry on finds."""
     found = []
     place = state.next_unacknowledged(EARLIEST)
@@ -70,7 +70,7 @@ def check_against_sets(acknowledged: set[Position], upto: Position | None) -> No
         state.mark_delete(upto)
         acknowledged |= {each for each in PLACES if each <= upto}
     left = [each for each in PLACES if each not in acknowledged]
-    assert left == owed(state)
+    assert left == unacknowledged(state)
     assert len(left) == state.backlog
     assert [each in acknowledged for each in PLACES] == list(map(state.is_acknowledged, PLACES))
     reached = PLACES.index(left[0]) if left else len(PLACES)
@@ -285,7 +285,7 @@ def test_a_reset_forgets_what_was_acknowledged_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "mark_delete", "read", "owed"),
+    ("position", "mark_delete", "read", "unacknowledged"),
     [
         (pos("5:0"), "3:2", "5:0", {2, 3}),
         (pos("3:0"), "3:-1", "3:0", {2, 3}),
@@ -298,7 +298,7 @@ def test_a_reset_forgets_what_was_acknowledged_alone() -> None:
     ],
 )
 def test_a_reset_into_a_batch_acknowledges_what_lies_before_it(
-    position: Position, mark_delete: str, read: str, owed: set[int] | None
+    position: Position, mark_delete: str, read: str, unacknowledged: set[int] | None
 ) -> None:
     """What is acknowledged of an entry that does not exist is no part of another one."""
     state = cursor("3:2", "5:0", "8:1")
@@ -306,7 +306,7 @@ def test_a_reset_into_a_batch_acknowledges_what_lies_before_it(
     state.reset_to(position, acknowledged=[0, 1], batch_size=4)
     state.revised()
     assert (pos(mark_delete), pos(read)) == (state.mark_delete_position, state.read_position)
-    assert (owed, None) == (
+    assert (unacknowledged, None) == (
         state.batch_indexes(state.read_position),
         state.batch_indexes(pos("8:0")) if read != "8:0" else None,
     )

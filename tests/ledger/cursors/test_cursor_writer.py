@@ -1,4 +1,4 @@
-"""When a cursor is written, how much of it, and what is found when a row is damaged."""
+"""When and how much of a cursor is written, and its recovery from damaged rows."""
 
 import asyncio
 import logging
@@ -78,7 +78,7 @@ async def test_a_reset_does_not_wait_for_the_pace_and_closing_writes_the_rest(
     assert positions[4] == ml.cursors["c"].mark_delete_position
 
 
-async def test_what_is_not_written_in_time_is_written_later(
+async def test_failed_write_is_repeated_later(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
 ) -> None:
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
@@ -127,22 +127,22 @@ async def test_a_cursor_with_many_ranges_keeps_its_progress_row_when_closed(
 
 
 def kinds_of(engine: FaultyEngine) -> str:
-    """What rows the cursors have: k snapshot, p progress, d change."""
+    """Return the kinds of the cursors' rows: k snapshot, p progress, d change."""
     return "".join(chr(key[0]) for kind in (b"k", b"p", b"d")
                    for key, _ in engine.scan(kind, keys.successor(kind)))  # fmt: skip
 
 
 @pytest.fixture
 def small_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few holes are many."""
+    """Lower the limit of holes."""
     monkeypatch.setattr(cursor_rows_state, "SMALL_PARTS_MAX", 1)
 
 
 @pytest.mark.usefixtures("small_rows")
-async def test_an_acknowledgement_writes_what_changed_and_a_crash_brings_all_of_it_back(
+async def test_an_acknowledgement_writes_its_changes_and_a_crash_loses_none(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
-    """Every acknowledgement wrote the whole cursor, however many holes it had."""
+    """Every acknowledgement wrote the whole cursor, with all its holes."""
     _, ml = await opened(engine, open_store)
     positions = await add_all(ml, numbers(0, 19))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
@@ -183,9 +183,7 @@ async def test_a_closed_or_deleted_cursor_leaves_no_changes(
 
 
 @pytest.mark.usefixtures("small_rows")
-async def test_a_reset_takes_back_what_the_changes_before_it_acknowledged(
-    engine: FaultyEngine, open_store: OpenStore
-) -> None:
+async def test_a_reset_undoes_earlier_changes(engine: FaultyEngine, open_store: OpenStore) -> None:
     _, ml = await opened(engine, open_store)
     positions = await add_all(ml, numbers(0, 19))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
@@ -197,7 +195,7 @@ async def test_a_reset_takes_back_what_the_changes_before_it_acknowledged(
 
 
 @pytest.mark.usefixtures("small_rows")
-async def test_what_could_not_be_written_as_a_change_goes_with_the_whole_cursor(
+async def test_a_change_that_was_not_written_is_in_the_next_progress_row(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
     _, ml = await opened(engine, open_store)
@@ -213,7 +211,7 @@ async def test_what_could_not_be_written_as_a_change_goes_with_the_whole_cursor(
 
 
 @pytest.mark.usefixtures("small_rows")
-async def test_an_editor_that_raised_leaves_nothing_in_the_next_change(
+async def test_an_editor_that_raised_adds_nothing_to_the_next_change(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
     _, ml = await opened(engine, open_store)
@@ -234,7 +232,7 @@ async def test_an_editor_that_raised_leaves_nothing_in_the_next_change(
 
 
 @pytest.mark.parametrize(("kinds", "first"), [("p", 4), ("kp", 0), ("k", 7)])
-async def test_a_damaged_row_falls_back_to_the_one_before(
+async def test_a_damaged_row_is_replaced_by_the_previous_one(
     engine: FaultyEngine,
     open_store: OpenStore,
     caplog: pytest.LogCaptureFixture,
@@ -260,7 +258,7 @@ async def test_a_damaged_row_falls_back_to_the_one_before(
     assert ("will be redelivered" in caplog.text) == (kinds != "k")
 
 
-async def test_a_handle_that_was_replaced_writes_nothing_over_its_successor(
+async def test_a_fenced_handle_overwrites_nothing_of_the_next(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
     positions = await add_all(ml, numbers(0, 9))
@@ -282,7 +280,7 @@ async def test_a_handle_that_was_replaced_writes_nothing_over_its_successor(
     assert 8 == successor.cursors["c"].backlog
 
 
-async def test_trimming_follows_what_is_durable_only(
+async def test_trimming_follows_durable_acknowledgements_only(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
 ) -> None:
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
@@ -299,10 +297,10 @@ async def test_trimming_follows_what_is_durable_only(
 
 
 @pytest.mark.parametrize("how", ["reset", "delete"])
-async def test_what_the_pace_put_off_is_written_after_a_failure_of_something_else(
+async def test_postponed_changes_are_written_after_another_failure(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock, how: str
 ) -> None:
-    """The timer was gone, or fell into the reset; nothing else would have written it."""
+    """The timer had ended, or fired during the reset, and nothing else wrote them."""
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
     positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
@@ -323,10 +321,10 @@ async def test_what_the_pace_put_off_is_written_after_a_failure_of_something_els
 
 
 @pytest.mark.parametrize("how", ["pace", "note"])
-async def test_what_falls_due_during_a_write_is_written_after_it(
+async def test_changes_that_become_due_during_a_write_are_written_after_it(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock, how: str
 ) -> None:
-    """Nobody waited for it, so the end of the write forgot it."""
+    """No call waited for them, so the end of the write dropped them."""
     config = {"cursor_persist_per_second": 1} if how == "pace" else {}
     store, ml = await opened(engine, open_store, **config)
     positions = await add_all(ml, numbers(0, 5))
@@ -347,10 +345,10 @@ async def test_what_falls_due_during_a_write_is_written_after_it(
     assert positions[1] == ml.cursors["c"].mark_delete_position
 
 
-async def test_what_returned_early_is_written_later_when_its_group_fails(
+async def test_early_returned_changes_are_written_again_when_their_group_fails(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
 ) -> None:
-    """The call that waited got the failure, the one that did not was forgotten."""
+    """A waiting call got the error; changes without a waiting call were lost."""
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
     positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
@@ -367,12 +365,12 @@ async def test_what_returned_early_is_written_later_when_its_group_fails(
 
 @pytest.mark.parametrize("when", ["before", "between"])
 @pytest.mark.parametrize("how", ["reset", "delete"])
-async def test_what_closing_left_to_a_change_that_failed_is_written_then(
+async def test_closing_writes_changes_that_a_failed_write_lost(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock, how: str, when: str
 ) -> None:
-    """A closed cursor wrote nothing: what had returned early waited for its next opening.
+    """A closed cursor wrote nothing, so changes that had returned early were not durable.
 
-    `between`: the storage had failed, and whoever changes the cursor was not awake yet.
+    `between`: the storage had failed, and the task that changes the cursor had not resumed yet.
     """
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
     positions = await add_all(ml, numbers(0, 5))
@@ -400,10 +398,10 @@ async def test_what_closing_left_to_a_change_that_failed_is_written_then(
     assert positions[1] == ml.cursors["c"].mark_delete_position
 
 
-async def test_closing_settles_nothing_of_the_next_opening(
+async def test_closing_confirms_nothing_of_the_next_opening(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
 ) -> None:
-    """What was acknowledged while the closing rows were on their way was taken for written."""
+    """Acknowledgements during the closing write counted as written."""
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
     positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)

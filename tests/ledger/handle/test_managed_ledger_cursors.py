@@ -1,4 +1,4 @@
-"""The names of a managed ledger's face that are about cursors."""
+"""The public methods of a managed ledger that concern cursors."""
 
 import inspect
 

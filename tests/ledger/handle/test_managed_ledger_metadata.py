@@ -1,8 +1,8 @@
-"""A change of metadata: its rows, and the door through which it takes effect."""
+"""A change of metadata: its rows, and how it takes effect."""
 
 from kledger.ledger.commits.committer import Operation
 from kledger.ledger.errors import Fenced, LedgerError
-from kledger.ledger.handle.managed_ledger import ChangeSubmitter, change_rows
+from kledger.ledger.handle.metadata_submission import ChangeSubmitter, change_rows
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.ledger_list_state import MetadataChange
 from kledger.ledger.metadata.records import (

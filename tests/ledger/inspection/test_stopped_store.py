@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from kledger.ledger import Entry, LedgerStore, Position, StoreInUse, StoreUnusable
+from kledger.ledger import (
+    Entry,
+    LedgerStore,
+    NewEntry,
+    Position,
+    StoreInUse,
+    StoreUnusable,
+)
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from kledger.ledger.inspection import Problem, StoppedStore, StoredState
@@ -183,3 +190,24 @@ async def test_folders_that_cannot_be_opened(tmp_path: Path) -> None:
     async with LedgerStore.open(tmp_path / "used"):
         with pytest.raises(StoreInUse):
             StoppedStore(tmp_path / "used")
+
+
+async def test_what_a_compaction_kept_comes_in_place_of_removed_ledgers(tmp_path: Path) -> None:
+    async with LedgerStore.open(tmp_path) as store:
+        ml = await store.open_managed_ledger("orders", config=TWO)
+        positions = await add_all(ml, numbers(10, 17))
+        writer = await ml.begin_compaction()
+        kept = (positions[1], positions[2], positions[4])
+        await writer.append([NewEntry(each, (b"kept",)) for each in kept])
+        await writer.complete(positions[5])
+        await ml.trim_before(positions[4])
+    with StoppedStore(tmp_path) as stopped:
+        stored = stopped.find("orders")
+        assert stored is not None
+        found = [each for each in stopped.entries(stored) if isinstance(each, Entry)]
+        expected = [(each, b"kept") for each in kept[:2]]
+        expected += list(zip(positions[4:], numbers(14, 17), strict=True))
+        assert expected == [(each.position, each.data) for each in found]
+        later = [each for each in stopped.entries(stored, positions[2]) if isinstance(each, Entry)]
+        assert expected[1:] == [(each.position, each.data) for each in later]
+        assert [] == stopped.verify(None, lambda name, position, data: None).problems

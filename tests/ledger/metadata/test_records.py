@@ -80,8 +80,8 @@ def test_trailing_bytes_are_noticed() -> None:
 
 
 def test_another_version_is_refused() -> None:
-    with pytest.raises(Corrupt, match="expected version 1, got 2"):
-        decode_managed_ledger(b"\x02" + MANAGED[1:])
+    with pytest.raises(Corrupt, match="expected version 1 or 2, got 3"):
+        decode_managed_ledger(b"\x03" + MANAGED[1:])
     with pytest.raises(Corrupt, match="expected version 1, got 0"):
         decode_ledger(9, b"\x00" + LEDGER[1:])
 

@@ -82,7 +82,7 @@ async def test_ranges_read_ahead_are_bounded_and_the_oldest_is_evicted() -> None
         assert reads < on.reads, "the first reader's range was evicted"
 
 
-async def test_nothing_is_read_ahead_without_room_or_past_the_end() -> None:
+async def test_nothing_is_read_ahead_beyond_the_limit_or_the_end() -> None:
     async with bench(read_ahead=0) as on:
         for first in range(0, COUNT, 20):
             await on.read(first, 20)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kledger.ledger.reads.entry_cache import OBJECT_BYTES, VIEW_BYTES, EntryCache
 
 
-def room(*sizes: int) -> int:
+def limit_for(*sizes: int) -> int:
     """Return the limit under which entries of these sizes just fit."""
     return sum(sizes) + len(sizes) * OBJECT_BYTES
 
@@ -68,7 +68,7 @@ def test_a_view_counts_the_whole_buffer_that_it_keeps_alive_once() -> None:
 
 
 def test_the_oldest_entry_of_any_ledger_is_evicted_first() -> None:
-    cache = EntryCache(room(10, 10, 10))
+    cache = EntryCache(limit_for(10, 10, 10))
     one, other = cache.add_ledger(1), cache.add_ledger(2)
     one.append(bytes(10))
     other.append(bytes(10))
@@ -78,7 +78,7 @@ def test_the_oldest_entry_of_any_ledger_is_evicted_first() -> None:
 
 
 def test_an_entry_above_the_limit_leaves_nothing() -> None:
-    cache = filled(room(30), 10, 31)
+    cache = filled(limit_for(30), 10, 31)
     run = cache.find_ledger(1)
     assert run is not None
     assert (0, 0, 2) == (cache.size, len(run), run.first_entry)
@@ -127,7 +127,7 @@ def test_a_dropped_run_takes_nothing_more() -> None:
 
 
 def test_a_closed_run_is_forgotten_when_it_is_empty() -> None:
-    cache = filled(room(10, 10), 10, 10)
+    cache = filled(limit_for(10, 10), 10, 10)
     cache.close_ledger(1)
     assert cache.find_ledger(1) is not None
     cache.add_ledger(2).append(bytes(15 + OBJECT_BYTES))
@@ -161,7 +161,7 @@ def test_nothing_is_left_of_runs_when_all_were_dropped() -> None:
 
 
 def test_what_was_evicted_does_not_pile_up() -> None:
-    cache = EntryCache(room(*[10] * 100))
+    cache = EntryCache(limit_for(*[10] * 100))
     run = cache.add_ledger(1)
     for _ in range(50_000):
         run.append(bytes(10))
@@ -169,7 +169,7 @@ def test_what_was_evicted_does_not_pile_up() -> None:
     assert 5000 > len(run._buffers)
 
 
-LIMIT = room(25, 25)
+LIMIT = limit_for(25, 25)
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -210,7 +210,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @property
     def size(self) -> int:
-        return room(*(len(content) for _, _, content in self.arrived))
+        return limit_for(*(len(content) for _, _, content in self.arrived))
 
     @invariant()
     def holds_what_the_model_holds(self) -> None:
@@ -230,7 +230,7 @@ TestCacheMachine.settings = settings(max_examples=50, stateful_step_count=30, de
 
 def test_eviction_continues_when_the_order_is_rebuilt() -> None:
     """Regression: it continued in the old order, and evicted a later entry twice, or never."""
-    limit = room(*[1] * 3000)
+    limit = limit_for(*[1] * 3000)
     cache = EntryCache(limit)
     closed, dropped, newest = cache.add_ledger(1), cache.add_ledger(2), cache.add_ledger(3)
     for run, count in ((closed, 1300), (dropped, 1100), (newest, 3)):

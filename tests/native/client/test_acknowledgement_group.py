@@ -9,7 +9,7 @@ from kledger.ledger import Position
 from kledger.native.client.acknowledgement_group import AcknowledgementGroup
 from kledger.native.errors import AlreadyClosed, InvalidArgument, Unavailable
 from kledger.subscriptions.model import Acknowledgement
-from tests.native.client_builders import Rig, rig, turns
+from tests.native.client_builders import Rig, rig, ticks
 from tests.native.recording_broker import Endings, RecordingLink
 
 
@@ -31,9 +31,9 @@ async def test_later_acknowledgements_form_the_next_group() -> None:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()
         first = tasks(group.acknowledge(ack(1)), group.acknowledge(ack(2)))
-        await turns()
+        await ticks()
         second = tasks(group.acknowledge(ack(3)), group.acknowledge(ack(4)))
-        await turns()
+        await ticks()
         assert [("c", "acknowledge", ack(1), ack(2))] == rig_.broker.calls
         assert not any(each.done() for each in [*first, *second])
         link.hold.set()
@@ -79,7 +79,7 @@ async def test_lost_link_after_a_reset_is_no_error() -> None:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()
         (task,) = tasks(group.acknowledge(ack(1)))
-        await turns()
+        await ticks()
         group.note_reset()
         rig_.broker.fail_next = Unavailable("gone")
         link.hold.set()
@@ -91,7 +91,7 @@ async def test_cancelled_waiter_leaves_its_group_intact() -> None:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()
         one, two = tasks(group.acknowledge(ack(1)), group.acknowledge(ack(2)))
-        await turns()
+        await ticks()
         one.cancel()
         link.hold.set()
         await two
@@ -113,9 +113,9 @@ async def test_cancelled_group_fails_all_waiters() -> None:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()
         (one,) = tasks(group.acknowledge(ack(1)))
-        await turns()
+        await ticks()
         (two,) = tasks(group.acknowledge(ack(2)))
-        await turns()
+        await ticks()
         await rig_.services.supervisor.close()
         for task in (one, two):
             with pytest.raises(AlreadyClosed):

@@ -10,7 +10,7 @@ from kledger.native.broker import Broker
 from kledger.native.client.client import Client
 from kledger.native.errors import AlreadyClosed, SubscriptionFenced, Timeout, Unavailable
 from kledger.runtime.manual_clock import ManualClock
-from tests.native.client_builders import turns
+from tests.native.client_builders import ticks
 from tests.native.recording_broker import RecordingBroker
 
 
@@ -24,11 +24,11 @@ class Server:
     async def __aenter__(self) -> Broker:
         if self._failure is not None:
             raise self._failure
-        self.broker.note("enter")
+        self.broker.record("enter")
         return self.broker
 
     async def __aexit__(self, *_: object) -> None:
-        self.broker.note("leave")
+        self.broker.record("leave")
 
 
 def opened(server: Server) -> Client:
@@ -43,7 +43,7 @@ async def test_producers_and_consumers_are_closed_before_the_server() -> None:
         reader = await client.create_reader("orders", "earliest")
         waiting = [asyncio.ensure_future(consumer.receive()),
                    asyncio.ensure_future(reader.read_next())]  # fmt: skip
-        await turns()
+        await ticks()
     assert all(each.is_closed for each in server.broker.links)
     assert ("leave",) == server.broker.calls[-1]
     for each in waiting:
@@ -90,7 +90,7 @@ async def test_crashed_task_of_the_client_fails_its_users() -> None:
     client = await opened(server).__aenter__()
     consumer = await client.subscribe("orders", "s")
     receiving = asyncio.ensure_future(consumer.receive())
-    await turns()
+    await ticks()
 
     async def broken(*_: object, **__: object) -> Any:
         return 1 // 0
@@ -122,9 +122,9 @@ async def test_pending_subscribe_ends_with_its_client(kind: str) -> None:
             if kind == "consumer"
             else client.create_reader("orders", "earliest")
         )
-        await turns()
+        await ticks()
         server.broker.hold_open.set()
-        while not server.broker.links:  # noqa: ASYNC110 (turns of the loop, no time)
+        while not server.broker.links:  # noqa: ASYNC110 (ticks of the loop, no time)
             await asyncio.sleep(0)
     with pytest.raises(AlreadyClosed):
         await making
@@ -143,7 +143,7 @@ async def test_operation_ends_in_time_while_others_reset_the_subscription() -> N
         running = asyncio.ensure_future(call)
         begun_ms = clock.monotonic_ms()
         while not running.done():
-            await turns()
+            await ticks()
             clock.advance(100)
         assert clock.monotonic_ms() - begun_ms <= 20_100
         with pytest.raises(Timeout) as caught:
@@ -163,6 +163,6 @@ async def test_operation_ends_in_time_while_others_reset_the_subscription() -> N
         server.broker.fail_open = None
         seeking = asyncio.ensure_future(consumer.seek("earliest"))
         while not seeking.done():
-            await turns()
+            await ticks()
             clock.advance(100)
         await seeking

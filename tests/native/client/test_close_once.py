@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kledger.native.client.close_once import CloseOnce, ClosesOnExit
-from tests.native.client_builders import rig, turns
+from tests.native.client_builders import rig, ticks
 
 
 class Work:
@@ -27,7 +27,7 @@ async def test_all_wait_for_the_same_end() -> None:
         closing, work = CloseOnce(rig_.services.supervisor, "it"), Work()
         assert not closing.has_begun
         tasks = [asyncio.ensure_future(closing.run(work)) for _ in range(3)]
-        await turns()
+        await ticks()
         assert (True, 1) == (closing.has_begun, work.begun)
         assert not any(each.done() for each in tasks)
         work.hold.set()
@@ -40,10 +40,10 @@ async def test_cancelled_caller_does_not_interrupt_the_closing() -> None:
     async with rig() as rig_:
         closing, work = CloseOnce(rig_.services.supervisor, "it"), Work()
         first, second = [asyncio.ensure_future(closing.run(work)) for _ in range(2)]
-        await turns()
+        await ticks()
         first.cancel()
         second.cancel()
-        await turns()
+        await ticks()
         third = asyncio.ensure_future(closing.run(work))
         work.hold.set()
         await third

@@ -23,7 +23,7 @@ from kledger.native.errors import (
 )
 from kledger.native.message_id import MessageId
 from kledger.subscriptions.model import Acknowledgement, SubscriptionType
-from tests.native.client_builders import Rig, damaged, delivery, long_delivery, rig, turns
+from tests.native.client_builders import Rig, damaged, delivery, long_delivery, rig, ticks
 from tests.native.recording_broker import RecordingLink
 
 
@@ -65,9 +65,9 @@ async def test_time_limit_is_kept_by_the_clock() -> None:
 async def test_waiting_receivers_get_one_message_each() -> None:
     async with consuming() as (rig_, consumer):
         waiting = [asyncio.ensure_future(consumer.receive()) for _ in range(3)]
-        await turns()
+        await ticks()
         rig_.broker.links[0].deliver([delivery(1, b"a", b"b")])
-        await turns()
+        await ticks()
         assert 2 == sum(each.done() for each in waiting)
         rig_.broker.links[0].deliver([delivery(2, b"c")])
         assert {b"a", b"b", b"c"} == {each.value for each in await asyncio.gather(*waiting)}
@@ -127,7 +127,7 @@ async def test_cancelled_receive_of_a_long_batch_loses_nothing() -> None:
         waiting = asyncio.ensure_future(consumer.receive())
         await asyncio.sleep(0)
         waiting.cancel()
-        await turns()
+        await ticks()
         assert b"0" == (await consumer.receive()).value
 
 
@@ -161,7 +161,7 @@ async def test_batch_without_a_time_limit_lingers_a_moment() -> None:
         rig_.broker.links[0].deliver([delivery(1, b"a")])
         await rig_.pass_ms(BATCH_LINGER_MS - 1)
         rig_.broker.links[0].deliver([delivery(2, b"b")])
-        await turns()
+        await ticks()
         assert not waiting.done()
         await rig_.pass_ms(1)
         assert [b"a", b"b"] == [each.value for each in await waiting]
@@ -174,7 +174,7 @@ async def test_batch_receive_returns_all_permits_first() -> None:
         await consumer.receive()
         assert ("c", "permits", 1) not in rig_.broker.calls
         waiting = asyncio.ensure_future(consumer.batch_receive(10))
-        await turns()
+        await ticks()
         assert ("c", "permits", 1) == rig_.broker.calls[-1]
         waiting.cancel()
 
@@ -182,9 +182,9 @@ async def test_batch_receive_returns_all_permits_first() -> None:
 async def test_batch_larger_than_the_queue_returns_a_full_queue() -> None:
     async with consuming(receiver_queue_size=4) as (rig_, consumer):
         waiting = asyncio.ensure_future(consumer.batch_receive(10, timeout_ms=60_000))
-        await turns()
+        await ticks()
         rig_.broker.links[0].deliver([delivery(1, *[b"v"] * 4)])
-        await turns()
+        await ticks()
         assert waiting.done()
         assert 4 == len(await waiting)
 
@@ -193,9 +193,9 @@ async def test_cancelled_batch_receive_leaves_the_queue_intact() -> None:
     async with consuming() as (rig_, consumer):
         waiting = asyncio.ensure_future(consumer.batch_receive(5, timeout_ms=60_000))
         rig_.broker.links[0].deliver([delivery(1, b"a", b"b")])
-        await turns()
+        await ticks()
         waiting.cancel()
-        await turns()
+        await ticks()
         assert 2 == consumer.queued
 
 
@@ -228,7 +228,7 @@ async def test_new_partition_delivers_before_the_others_are_open() -> None:
         rig_.broker.links[1].deliver([delivery(1, b"v")])
         message = await consumer.receive(timeout_ms=0)
         hold.set()
-        await turns()
+        await ticks()
         await consumer.acknowledge(message)
         await rig_.pass_ms(rig_.services.partition_refresh_ms)
         assert [0, 1, 2] == [each.partition for each in requests(rig_)]
@@ -250,7 +250,7 @@ async def test_final_error_is_raised_behind_the_queued_messages() -> None:
 async def test_failed_consumer_raises_to_all_waiters() -> None:
     async with consuming() as (rig_, consumer):
         receiving = asyncio.ensure_future(consumer.receive())
-        await turns()
+        await ticks()
         rig_.broker.links[0].on_ended(Unavailable("lost"))
         rig_.broker.fail_all = Unavailable("away")
         consumer.fail(Unavailable("broken"))
@@ -275,12 +275,12 @@ async def test_cancelled_seek_leaves_a_working_consumer() -> None:
     async with consuming() as (rig_, consumer):
         rig_.broker.hold_open = asyncio.Event()
         seeking = asyncio.ensure_future(consumer.seek("earliest"))
-        await turns()
+        await ticks()
         seeking.cancel()
-        await turns()
+        await ticks()
         rig_.broker.hold_open.set()
         rig_.broker.links[0].on_ended(None)
-        await turns()
+        await ticks()
         rig_.broker.links[-1].deliver([delivery(1, b"v")])
         assert b"v" == (await consumer.receive(timeout_ms=0)).value
 

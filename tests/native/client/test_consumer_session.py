@@ -13,7 +13,7 @@ from kledger.native.client.subscribe_options import DeadLetterPolicy, SubscribeO
 from kledger.native.errors import Unavailable, Unreadable
 from kledger.native.message import Message
 from kledger.subscriptions.model import ALL, Acknowledgement, RecordMask, SubscriptionType
-from tests.native.client_builders import Rig, damaged, delivery, long_delivery, rig, turns
+from tests.native.client_builders import Rig, damaged, delivery, long_delivery, rig, ticks
 from tests.native.recording_broker import Endings, RecordingLink
 
 VALUES = [b"%d" % number for number in range(4)]
@@ -196,9 +196,9 @@ async def test_close_waits_for_pending_acknowledgements() -> None:
         assert isinstance(link, RecordingLink)
         link.hold = asyncio.Event()
         acknowledging = asyncio.ensure_future(it.acknowledge(message.id))
-        await turns()
+        await ticks()
         closing = asyncio.ensure_future(it.close())
-        await turns()
+        await ticks()
         assert not link.is_closed
         link.hold.set()
         await asyncio.gather(acknowledging, closing)
@@ -227,10 +227,10 @@ async def test_long_dead_letters_are_decoded_elsewhere() -> None:
         )
         assert [] == box.values
         while len(box.values) < 2_000 or not len(queue):
-            await turns()
+            await ticks()
         assert [b"%d" % each for each in range(2_000)] == box.values
         assert queue.take() is None
-        await turns()
+        await ticks()
         with pytest.raises(Unreadable, match="5:2"):
             queue.take()
 
@@ -242,5 +242,5 @@ async def test_long_dead_letters_of_a_link_that_ended_stay_where_they_are() -> N
         it.deliver([long_delivery(1, count=2_000)._replace(redelivery_count=3)])
         await asyncio.sleep(0)
         it.end(Unavailable("gone"))
-        await turns()
+        await ticks()
         assert ([], 0) == (box.values, len(queue))

@@ -14,7 +14,7 @@ from kledger.native.client.receive_queue import ReceiveQueue
 from kledger.native.client.subscribe_options import DeadLetterPolicy, SubscribeOptions
 from kledger.native.errors import TopicTerminated, Unavailable
 from kledger.subscriptions.model import SubscriptionType
-from tests.native.client_builders import Rig, delivery, rig, turns
+from tests.native.client_builders import Rig, delivery, rig, ticks
 from tests.native.recording_broker import Endings, RecordingLink
 
 
@@ -81,7 +81,7 @@ async def test_letter_is_acknowledged_only_when_it_is_stored() -> None:
     async with letters() as it:
         session = it.session()
         session.deliver([delivery(1, b"a", b"b", redelivery_count=1)])
-        await turns()
+        await ticks()
         assert (["graves"], [b"a", b"b"]) == (it.topics, it.sent())
         assert (1, 2) == (it.call_count("acknowledge"), it.call_count("permits") - 1)
 
@@ -91,7 +91,7 @@ async def test_failed_letter_is_retried_and_keeps_its_permits() -> None:
         session = it.session()
         it.rig.broker.fail_next = Unavailable("no producer")
         session.deliver([delivery(1, b"a", redelivery_count=1)])
-        await turns()
+        await ticks()
         assert (0, 1) == (it.call_count("acknowledge"), it.call_count("permits"))
         it.rig.broker.fail_all = TopicTerminated("full")
         await it.rig.pass_ms(RETRY_DELAY_MS)
@@ -108,7 +108,7 @@ async def test_letter_redelivered_while_being_sent_is_sent_once() -> None:
         session = it.session()
         it.rig.broker.fail_next = Unavailable("no producer")
         session.deliver([delivery(1, b"a", redelivery_count=1)])
-        await turns()
+        await ticks()
         session.end(None)
         newer = it.session()
         newer.deliver([delivery(1, b"a", redelivery_count=2)])
@@ -123,8 +123,8 @@ async def test_lost_acknowledgement_of_a_letter_affects_no_other() -> None:
         session.deliver([delivery(1, b"a", redelivery_count=1)])
         await asyncio.sleep(0)
         session.end(Unavailable("lost"))
-        await turns()
+        await ticks()
         assert ([b"a"], 0) == (it.sent(), it.call_count("acknowledge"))
         it.session().deliver([delivery(2, b"b", redelivery_count=1)])
-        await turns()
+        await ticks()
         assert ([b"a", b"b"], 1) == (it.sent(), it.call_count("acknowledge"))

@@ -10,7 +10,6 @@ import pytest
 from kledger.batches.builder import NewRecord, build_batch
 from kledger.batches.compression import Codec
 from kledger.ledger import Position
-from kledger.native.client.message_codec import decode
 from kledger.native.client.message_decoder import (
     BYTES_AT_ONCE_MAX,
     PART_MESSAGES,
@@ -18,13 +17,14 @@ from kledger.native.client.message_decoder import (
     RECORDS_AT_ONCE_MAX,
     STEPS_PER_TICK_MAX,
     MessageDecoder,
+    decode_delivery,
 )
 from kledger.native.errors import AlreadyClosed, Unreadable
 from kledger.native.message import Message
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.tasks import Supervisor
 from kledger.subscriptions.model import ALL, Delivery
-from tests.native.client_builders import damaged, decoder, delivery, long_delivery, turns
+from tests.native.client_builders import damaged, decoder, delivery, long_delivery, ticks
 
 
 def entry(*records: NewRecord, codec: Codec = Codec.NONE) -> Delivery:
@@ -63,9 +63,9 @@ LONG = {
 async def test_short_batch_is_decoded_at_once(kind: str) -> None:
     found = at_once(decoder(Supervisor()), SHORT[kind])
     assert found is not None
-    assert everything(decode(SHORT[kind], topic="orders", partition=3, link=None)) == everything(
-        found
-    )
+    assert everything(
+        decode_delivery(SHORT[kind], topic="orders", partition=3, link=None)
+    ) == everything(found)
 
 
 @pytest.mark.parametrize("kind", LONG)
@@ -73,9 +73,9 @@ async def test_long_batch_is_decoded_elsewhere_and_the_same(kind: str) -> None:
     it = decoder(Supervisor())
     assert at_once(it, LONG[kind]) is None
     found = await it.decode(LONG[kind], topic="orders", partition=3, link=None)
-    assert everything(decode(LONG[kind], topic="orders", partition=3, link=None)) == everything(
-        found
-    )
+    assert everything(
+        decode_delivery(LONG[kind], topic="orders", partition=3, link=None)
+    ) == everything(found)
 
 
 async def test_batches_of_one_tick_share_its_allowance() -> None:
@@ -84,7 +84,7 @@ async def test_batches_of_one_tick_share_its_allowance() -> None:
     assert at_once(it, SHORT["native"]) is not None
     assert at_once(it, SHORT["native"]) is None
     assert at_once(it, SHORT["one"]) is not None
-    await turns(1)
+    await ticks(1)
     assert at_once(it, SHORT["native"]) is not None
 
 
@@ -145,7 +145,7 @@ async def test_dropped_decoding_ends_at_its_next_pause() -> None:
     )
     await pool.reached.wait()
     decoding.drop()
-    await turns()
+    await ticks()
     pool.go_on.set()
     await supervisor.close()
     it.close()
@@ -164,13 +164,13 @@ async def test_parts_wait_until_they_are_taken() -> None:
         link=None,
         changed=lambda: changes.append(None),
     )
-    await turns(100)
+    await ticks(100)
     assert 1 == len(changes)
     first = decoding.take()
     assert first is not None
     assert b"0" == first[0].value
     assert decoding.take() is None
-    await turns(100)
+    await ticks(100)
     assert 2 == len(changes)
     decoding.drop()
     await supervisor.close()

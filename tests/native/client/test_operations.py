@@ -11,7 +11,7 @@ from kledger.native.errors import AlreadyClosed, SubscriptionFenced, Timeout
 from kledger.runtime.manual_clock import ManualClock
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
-from tests.native.client_builders import turns
+from tests.native.client_builders import ticks
 
 
 @asynccontextmanager
@@ -23,12 +23,12 @@ async def operations(timeout_ms: int = 100) -> AsyncIterator[tuple[ClientOperati
 
 async def wait_in(it: ClientOperations, let_go: list[str] | None = None) -> None:
     async with it.run("seek orders") as operation:
-        operation.last_error = lambda: SubscriptionFenced("somebody resets it")
+        operation.last_error = lambda: SubscriptionFenced("another client resets it")
         try:
             await asyncio.Event().wait()
         finally:
             if let_go is not None:
-                await turns()
+                await ticks()
                 let_go.append("done")
 
 
@@ -36,13 +36,13 @@ async def test_timeout_names_the_last_error() -> None:
     async with operations() as (it, clock):
         let_go: list[str] = []
         running = asyncio.ensure_future(wait_in(it, let_go))
-        await turns()
+        await ticks()
         clock.advance(99)
-        await turns()
+        await ticks()
         assert not running.done()
         clock.advance(1)
         with pytest.raises(
-            Timeout, match=r"seek orders: not done within 100 ms: somebody resets it"
+            Timeout, match=r"seek orders: not done within 100 ms: another client resets it"
         ):
             await running
         assert ["done"] == let_go
@@ -52,9 +52,9 @@ async def test_timeout_names_the_last_error() -> None:
 async def test_operation_that_is_done_in_time_is_left_alone() -> None:
     async with operations() as (it, clock):
         async with it.run("seek orders"):
-            await turns()
+            await ticks()
         clock.advance(1_000)
-        await turns()
+        await ticks()
 
 
 async def test_error_of_an_operation_is_its_own() -> None:
@@ -67,7 +67,7 @@ async def test_error_of_an_operation_is_its_own() -> None:
 async def test_caller_that_cancels_is_cancelled() -> None:
     async with operations() as (it, clock):
         running = asyncio.ensure_future(wait_in(it))
-        await turns()
+        await ticks()
         running.cancel()
         clock.advance(100)
         with pytest.raises(asyncio.CancelledError):
@@ -82,7 +82,7 @@ async def test_operation_within_another_ends_with_it() -> None:
                 await wait_in(it)
 
         running = asyncio.ensure_future(outer())
-        await turns()
+        await ticks()
         clock.advance(100)
         with pytest.raises(Timeout, match="begin anew"):
             await running
@@ -92,7 +92,7 @@ async def test_closing_ends_running_operations_and_refuses_new_ones() -> None:
     async with operations() as (it, _):
         let_go: list[str] = []
         running = [asyncio.ensure_future(wait_in(it, let_go)) for _ in range(2)]
-        await turns()
+        await ticks()
         await it.close()
         assert ["done", "done"] == let_go
         for each in running:

@@ -25,7 +25,7 @@ from kledger.native.errors import (
 from kledger.native.message import Message
 from kledger.native.message_id import MessageId
 from kledger.subscriptions.model import SubscriptionType
-from tests.native.client_builders import Rig, delivery, rig, turns
+from tests.native.client_builders import Rig, delivery, rig, ticks
 from tests.native.recording_broker import RecordingLink
 
 
@@ -84,7 +84,7 @@ async def test_after_a_reset_it_is_back_at_once() -> None:
         it.link.deliver([delivery(1, b"v")])
         it.link.on_ended(None)
         assert 0 == len(it.queue)
-        await turns()
+        await ticks()
         assert 2 == len(it.rig.broker.links)
         assert ("c", "permits", 1_000) == it.rig.broker.calls[-1]
         assert it.requests[0] == it.requests[1]
@@ -95,7 +95,7 @@ async def test_lost_link_is_reopened_with_backoff() -> None:
         await it.consumer.open()
         it.link.on_ended(Unavailable("lost"))
         it.rig.broker.fail_all = Unavailable("away")
-        await turns()
+        await ticks()
         assert 1 == len(it.requests)
         for _ in range(40):
             await it.rig.pass_ms(1_000)
@@ -158,7 +158,7 @@ async def test_link_that_ends_while_it_is_opened_is_opened_again() -> None:
 
         it.rig.broker.open_consumer = ending  # type: ignore[method-assign]
         it.link.on_ended(None)
-        await turns()
+        await ticks()
         assert it.consumer.session is None
         it.rig.broker.open_consumer = opened  # type: ignore[method-assign]
         await it.rig.pass_ms(1_000)
@@ -172,7 +172,7 @@ async def test_ended_links_are_ignored() -> None:
         await it.consumer.open()
         old = it.link
         old.on_ended(None)
-        await turns()
+        await ticks()
         old.deliver([delivery(1, b"late")])
         old.on_ended(TopicNotFound("late"))
         assert ([], 0) == (it.failures, len(it.queue))
@@ -189,7 +189,7 @@ async def test_acknowledgement_in_flight_when_the_link_ends() -> None:
             session = it.consumer.session_for(message.id)
             assert session is not None
             task = asyncio.ensure_future(session.acknowledge(message.id))
-            await turns()
+            await ticks()
             link.on_ended(end)
             it.rig.broker.fail_next = Unavailable("lost")
             link.hold.set()
@@ -248,7 +248,7 @@ async def test_close_ends_trying() -> None:
         await it.consumer.open()
         it.link.on_ended(Unavailable("lost"))
         waiting = asyncio.ensure_future(it.consumer.reopen_after_reset(None))
-        await turns()
+        await ticks()
         await it.consumer.close()
         with pytest.raises(AlreadyClosed):
             await waiting
@@ -256,11 +256,11 @@ async def test_close_ends_trying() -> None:
         assert 1 == len(it.requests)
 
 
-async def test_opening_that_meets_the_closing_lets_go_of_its_link() -> None:
+async def test_opening_during_the_closing_closes_its_link() -> None:
     async with consumer() as it:
         it.rig.broker.hold_open = hold = asyncio.Event()
         opening = asyncio.ensure_future(it.consumer.open())
-        await turns()
+        await ticks()
         await it.consumer.close()
         hold.set()
         with pytest.raises(AlreadyClosed):

@@ -13,7 +13,7 @@ from kledger.batches.header import read_header
 from kledger.batches.reader import iterate_records
 from kledger.ledger import Buffer
 from kledger.native.broker import SendReceipt
-from kledger.native.client.message_codec import OutgoingMessage
+from kledger.native.client.message_encoder import OutgoingMessage
 from kledger.native.client.partition_producer import RESEND_RETRY_MS, PartitionProducer, Pending
 from kledger.native.errors import (
     AlreadyClosed,
@@ -24,7 +24,7 @@ from kledger.native.errors import (
     Unavailable,
 )
 from kledger.native.message_id import MessageId
-from tests.native.client_builders import Rig, rig, turns
+from tests.native.client_builders import Rig, rig, ticks
 from tests.native.recording_broker import RecordingLink
 
 
@@ -78,15 +78,15 @@ async def test_messages_queued_during_a_send_share_a_batch() -> None:
     async with sender() as it:
         hold = it.rig.broker.links[0].hold = asyncio.Event()
         first = it.add(b"a", b"b")
-        await turns()
+        await ticks()
         rest = it.add(b"c") + it.add(b"d")
-        await turns()
+        await ticks()
         assert [[b"a", b"b"]] == it.sent()
         assert [] == it.settled
         hold.set()
         assert [MessageId(3, 0, 0, 2), MessageId(3, 0, 1, 2)] == await asyncio.gather(*first)
         assert [MessageId(3, 1, 0, 2), MessageId(3, 1, 1, 2)] == await asyncio.gather(*rest)
-        await turns()
+        await ticks()
         assert 4 == len(it.settled)
 
 
@@ -110,7 +110,7 @@ async def test_message_of_a_cancelled_sender_is_not_sent() -> None:
         await asyncio.gather(one, three)
         (gone,) = it.add(b"d")
         gone.cancel()
-        await turns()
+        await ticks()
         assert [[b"a", b"c"]] == it.sent()
         assert 4 == len(it.settled)
 
@@ -142,7 +142,7 @@ async def test_batch_of_a_lost_link_is_resent_before_later_ones() -> None:
         link = it.rig.broker.links[0]
         link.hold = asyncio.Event()
         outcomes = it.add(b"a", b"b")
-        await turns()
+        await ticks()
         outcomes += it.add(b"c")
         it.rig.broker.fail_next = Unavailable("lost")
         link.on_ended(Unavailable("lost"))
@@ -158,7 +158,7 @@ async def test_batch_of_a_lost_link_keeps_its_numbers() -> None:
         link = it.rig.broker.links[0]
         link.hold = asyncio.Event()
         outcomes = it.add(b"b", b"c")
-        await turns()
+        await ticks()
         it.rig.broker.fail_next = Unavailable("lost")
         link.on_ended(Unavailable("lost"))
         link.hold.set()
@@ -197,7 +197,7 @@ async def test_lost_batches_are_settled_before_refused_ones() -> None:
         link = it.rig.broker.links[0]
         link.hold = asyncio.Event()
         outcomes = it.add(b"a", b"b", b"c", b"d")
-        await turns()
+        await ticks()
         lost = Unavailable("lost")
         gap = NotInSequence("gap")
         refusals = iter([None, lost, lost, gap, None, None, gap])  # the fifth: of opening a link
@@ -223,11 +223,11 @@ async def test_single_messages_of_a_lost_link_keep_their_order() -> None:
         link = it.rig.broker.links[0]
         link.hold = asyncio.Event()
         outcomes = it.add(b"a", b"b", b"c")
-        await turns()
+        await ticks()
         link.on_ended(Unavailable("lost"))
         it.rig.broker.fail_all = Unavailable("lost")
         link.hold.set()
-        await turns()
+        await ticks()
         it.rig.broker.fail_all = None
         await it.rig.pass_ms(1_000)
         await asyncio.gather(*outcomes)
@@ -267,7 +267,7 @@ async def test_link_that_is_lost_with_every_batch_is_given_up_in_the_end() -> No
         it.rig.broker.open_producer = losing  # type: ignore[method-assign]
         it.rig.broker.links[0].on_ended(None)
         (outcome,) = it.add(b"a")
-        await turns()
+        await ticks()
         with pytest.raises(Unavailable):
             await outcome
         assert 3 == len(tries)
@@ -296,7 +296,7 @@ async def test_close_fails_pending_messages() -> None:
     async with sender() as it:
         it.rig.broker.links[0].hold = asyncio.Event()
         outcomes = it.add(b"a")
-        await turns()
+        await ticks()
         outcomes += it.add(b"b")
         assert outcomes == it.producer.unfinished
         await it.producer.close()

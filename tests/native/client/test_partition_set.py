@@ -7,7 +7,7 @@ import pytest
 from kledger.native.broker import TopicInfo
 from kledger.native.client.partition_set import close_all, open_all, watch_partitions
 from kledger.native.errors import Unavailable
-from tests.native.client_builders import rig, turns
+from tests.native.client_builders import rig, ticks
 from tests.native.recording_broker import RecordingBroker
 
 
@@ -39,11 +39,23 @@ async def test_failed_open_closes_all_partitions() -> None:
     assert [False, False, False] == [each.is_open for each in parts]
 
 
+async def test_the_first_can_be_opened_before_the_others() -> None:
+    parts = [Part(), Part(), Part()]
+    parts[0].hold.clear()
+    opening = asyncio.ensure_future(open_all(parts, first_alone=True))
+    await ticks()
+    assert [False, False, False] == [each.is_open for each in parts]
+    parts[0].hold.set()
+    await opening
+    assert [True, True, True] == [each.is_open for each in parts]
+    await open_all([], first_alone=True)
+
+
 async def test_slow_open_is_closed_after_a_failure() -> None:
     slow, failing = Part(), Part(opening=ValueError("no"))
     slow.hold.clear()
     task = asyncio.ensure_future(open_all([failing, slow]))
-    await turns()
+    await ticks()
     slow.hold.set()
     with pytest.raises(ValueError, match="no"):
         await task
@@ -54,7 +66,7 @@ async def test_cancelled_opening_closes_open_partitions() -> None:
     slow, quick = Part(), Part()
     slow.hold.clear()
     task = asyncio.ensure_future(open_all([quick, slow]))
-    await turns()
+    await ticks()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -76,7 +88,7 @@ class GrowingBroker(RecordingBroker):
 
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
         self.maybe_fail()
-        assert not create, "nobody wants it made anew"
+        assert not create, "it must not be created again"
         return TopicInfo(topic, self.partition_count)
 
 

@@ -10,7 +10,7 @@ from kledger.batches.reader import iterate_records
 from kledger.native.broker import TopicInfo
 from kledger.native.client.producer import Producer
 from kledger.native.errors import AlreadyClosed, Full, InvalidArgument, Unavailable
-from tests.native.client_builders import Rig, rig, turns
+from tests.native.client_builders import Rig, rig, ticks
 
 
 @asynccontextmanager
@@ -37,7 +37,7 @@ async def test_messages_in_flight_are_limited() -> None:
     async with producing(max_pending=2) as (rig_, producer, _):
         hold = rig_.broker.links[0].hold = asyncio.Event()
         sends = [asyncio.ensure_future(producer.send(b"%d" % n)) for n in range(5)]
-        await turns()
+        await ticks()
         counts = [len(list(iterate_records(each))) for each in rig_.broker.batches]
         assert [2] == counts
         sends[3].cancel()
@@ -47,16 +47,16 @@ async def test_messages_in_flight_are_limited() -> None:
         assert [b"0", b"1", b"2", b"4"] == values
 
 
-async def test_send_nowait_raises_full_until_there_is_room_again() -> None:
+async def test_send_nowait_raises_full_until_the_queue_has_space() -> None:
     async with producing(max_pending=2) as (rig_, producer, _):
         hold = rig_.broker.links[0].hold = asyncio.Event()
         first = [producer.send_nowait(b"%d" % n) for n in range(2)]
         with pytest.raises(Full, match="2 of 2 messages"):
             producer.send_nowait(b"full")
-        await turns()
+        await ticks()
         hold.set()
         assert [0, 1] == [each.offset for each in await asyncio.gather(*first)]
-        await turns()
+        await ticks()
         await producer.send_nowait(b"2")
         values = [r.value for each in rig_.broker.batches for r in iterate_records(each)]
         assert [b"0", b"1", b"2"] == values
@@ -66,7 +66,7 @@ async def test_send_nowait_does_not_overtake_a_send_that_waits() -> None:
     async with producing(max_pending=1) as (rig_, producer, _):
         hold = rig_.broker.links[0].hold = asyncio.Event()
         sends = [asyncio.ensure_future(producer.send(b"%d" % n)) for n in range(2)]
-        await turns()
+        await ticks()
         with pytest.raises(Full):
             producer.send_nowait(b"full")
         hold.set()
@@ -79,7 +79,7 @@ async def test_send_nowait_raises_wrong_arguments_at_once() -> None:
             producer.send_nowait("text")  # type: ignore[arg-type]
         cancelled = producer.send_nowait(b"v")
         cancelled.cancel()
-        await turns()
+        await ticks()
         await producer.close()
         assert [] == rig_.broker.batches
         with pytest.raises(AlreadyClosed):
@@ -115,7 +115,7 @@ async def test_failed_producer_raises_to_all_senders() -> None:
     async with producing(max_pending=1) as (rig_, producer, _):
         rig_.broker.links[0].hold = asyncio.Event()
         sends = [asyncio.ensure_future(producer.send(b"v")) for _ in range(2)]
-        await turns()
+        await ticks()
         producer.fail(Unavailable("broken"))
         for each in [*sends, producer.send(b"v")]:
             with pytest.raises(Unavailable, match="broken"):
@@ -127,11 +127,11 @@ async def test_cancelled_close_continues() -> None:
     async with producing(max_pending=1) as (rig_, producer, _):
         rig_.broker.links[0].hold = asyncio.Event()
         sends = [asyncio.ensure_future(producer.send(b"v")) for _ in range(2)]
-        await turns()
+        await ticks()
         closing = asyncio.ensure_future(producer.close())
-        await turns()
+        await ticks()
         closing.cancel()
-        await turns()
+        await ticks()
         assert not sends[0].done()
         await rig_.services.supervisor.close()
         for each in sends:

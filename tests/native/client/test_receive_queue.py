@@ -8,7 +8,7 @@ from kledger.native.client.receive_queue import ReceiveQueue
 from kledger.native.errors import Unreadable
 from kledger.runtime.tasks import Supervisor
 from kledger.subscriptions.model import Delivery
-from tests.native.client_builders import damaged, decoder, delivery, long_delivery, rig, turns
+from tests.native.client_builders import damaged, decoder, delivery, long_delivery, rig, ticks
 
 
 @dataclass(eq=False)
@@ -93,7 +93,7 @@ async def test_long_batch_blocks_the_batches_behind_it() -> None:
         assert queue.is_decoding
         found: list[bytes | None] = []
         while len(found) < 2_501:
-            await turns()
+            await ticks()
             found += take_all(queue)
         assert [*(b"%d" % each for each in range(2_500)), b"behind"] == found
         assert (0, False) == (len(queue), queue.is_decoding)
@@ -112,13 +112,13 @@ async def test_long_batch_is_dropped_with_its_link(taken: int) -> None:
         queue.take()
         for _ in range(taken):
             while queue.take() is None:
-                await turns()
+                await ticks()
         changes.clear()
         assert 2_500 - taken == queue.drop(one)
         assert [1] == [len(queue)]
         assert changes
         assert [b"stays"] == take_all(queue)
-        await turns()
+        await ticks()
         assert 0 == rig_.services.supervisor.task_count
 
 
@@ -129,7 +129,7 @@ async def test_damaged_long_batch_raises_before_any_message() -> None:
         queue.add(one, long_delivery(1, count=2_500, is_damaged=True))
         queue.add(one, delivery(2, b"behind"))
         assert queue.take() is None
-        await turns()
+        await ticks()
         with pytest.raises(Unreadable, match="5:1"):
             queue.take()
         assert ([2_500], 1) == (one.returned, len(queue))
@@ -143,5 +143,5 @@ async def test_parts_of_a_long_batch_are_put_together() -> None:
         queue.take()
         assert not queue.gather(2_000)
         while not queue.gather(2_000):
-            await turns()
+            await ticks()
         assert 2_000 == len(take_all(queue))

@@ -6,10 +6,10 @@ import pytest
 
 from kledger.native.client.reconnect import is_final, open_with_retries
 from kledger.native.errors import ConsumerBusy, KledgerError, TopicNotFound, Unavailable
-from tests.native.client_builders import Rig, rig, turns
+from tests.native.client_builders import Rig, rig, ticks
 
 
-class Door:
+class Opener:
     """Opens after so many failures."""
 
     def __init__(self, rig_: Rig, *failures: KledgerError) -> None:
@@ -26,12 +26,14 @@ class Door:
 
 async def test_pauses_grow_until_it_works() -> None:
     async with rig() as rig_:
-        door = Door(rig_, *[Unavailable("away")] * 9)
-        task = asyncio.ensure_future(open_with_retries(rig_.services, door.open, is_first=False))
+        opener = Opener(rig_, *[Unavailable("away")] * 9)
+        task = asyncio.ensure_future(open_with_retries(rig_.services, opener.open, is_first=False))
         while not task.done():
             await rig_.pass_ms(10)
         assert "open" == await task
-        pauses = [after - before for before, after in zip(door.times, door.times[1:], strict=False)]
+        pauses = [
+            after - before for before, after in zip(opener.times, opener.times[1:], strict=False)
+        ]
         assert 50 <= pauses[0] <= 110
         assert 2_500 <= pauses[-1] <= 5_010
         assert sum(pauses) > 10_000
@@ -43,14 +45,14 @@ async def test_pauses_grow_until_it_works() -> None:
 async def test_final_errors_are_raised_at_once(is_first: bool, error: KledgerError) -> None:
     async with rig() as rig_:
         with pytest.raises(type(error)):
-            await open_with_retries(rig_.services, Door(rig_, error).open, is_first=is_first)
+            await open_with_retries(rig_.services, Opener(rig_, error).open, is_first=is_first)
 
 
 async def test_patience_ends() -> None:
     async with rig() as rig_:
-        door = Door(rig_, *[Unavailable("away")] * 100)
+        opener = Opener(rig_, *[Unavailable("away")] * 100)
         task = asyncio.ensure_future(
-            open_with_retries(rig_.services, door.open, is_first=False, retry_ms=1_000)
+            open_with_retries(rig_.services, opener.open, is_first=False, retry_ms=1_000)
         )
         for _ in range(40):
             await rig_.pass_ms(100)
@@ -60,12 +62,12 @@ async def test_patience_ends() -> None:
 
 async def test_cancelling_ends_it() -> None:
     async with rig() as rig_:
-        door = Door(rig_, Unavailable("away"))
-        task = asyncio.ensure_future(open_with_retries(rig_.services, door.open, is_first=False))
-        await turns()
+        opener = Opener(rig_, Unavailable("away"))
+        task = asyncio.ensure_future(open_with_retries(rig_.services, opener.open, is_first=False))
+        await ticks()
         task.cancel()
         await rig_.pass_ms(1_000)
-        assert 1 == len(door.times)
+        assert 1 == len(opener.times)
 
 
 def test_which_ends_are_final() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kledger.batches.builder import NewRecord
-from kledger.native.client.message_codec import OutgoingMessage
+from kledger.native.client.message_encoder import OutgoingMessage
 from kledger.native.client.send_plan import BATCH_BYTES_MAX, BATCH_COUNT_MAX, SINGLES_MAX, plan_send
 
 SMALL = OutgoingMessage(NewRecord(b""), None, 10)

@@ -65,7 +65,7 @@ async def test_every_form_of_an_id_acknowledges(
     assert 0 == await backlog(client, topic)
 
 
-async def test_twice_is_once(client: kledger.Client, topic: str) -> None:
+async def test_repeated_acknowledgement_counts_once(client: kledger.Client, topic: str) -> None:
     consumer = await client.subscribe(topic, "s")
     await send(client, topic, values(3))
     received = await receive(consumer, 3)
@@ -94,7 +94,7 @@ async def test_cumulative_acknowledges_earlier_messages_of_its_partition(
 
 
 @pytest.mark.parametrize("consumer_type", ["shared", "key_shared"])
-async def test_cumulative_is_not_for_shared_consumers(
+async def test_shared_consumers_cannot_acknowledge_cumulatively(
     client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
     consumer = await client.subscribe(topic, "s", consumer_type=consumer_type)
@@ -136,7 +136,7 @@ async def test_cancelled_acknowledgement_harms_no_other(client: kledger.Client, 
     assert 0 == await backlog(client, topic)
 
 
-async def test_foreign_things_are_refused(client: kledger.Client) -> None:
+async def test_foreign_and_invalid_messages_are_refused(client: kledger.Client) -> None:
     consumer = await client.subscribe("orders", "s")
     other = await client.subscribe("others", "s")
     await send(client, "others", [b"v"])
@@ -148,7 +148,7 @@ async def test_foreign_things_are_refused(client: kledger.Client) -> None:
             await consumer.acknowledge(wrong)  # type: ignore[arg-type]
 
 
-async def test_fault_of_one_acknowledgement_is_not_that_of_others(
+async def test_failed_acknowledgement_does_not_fail_others(
     client: kledger.Client, topic: str
 ) -> None:
     consumer = await client.subscribe(topic, "s")

@@ -124,16 +124,16 @@ async def test_acknowledgement_that_meets_a_seek_is_settled_by_it(client: kledge
     """A pending acknowledgement raised a lost connection, depending on timing."""
     consumer = await client.subscribe("orders", "s", consumer_type="shared")
     (sent,) = await send(client, "orders", [b"v"])
-    for turns in range(0, 40, 2):
+    for ticks in range(0, 40, 2):
         message, *_ = await receive(consumer, 1)
         seeking = asyncio.ensure_future(consumer.seek(sent))
         acknowledging = []
-        for turn in range(turns):
-            if turn % 4 == 3:
+        for tick in range(ticks):
+            if tick % 4 == 3:
                 acknowledging.append(asyncio.ensure_future(consumer.acknowledge(message)))
             await asyncio.sleep(0)
         await seeking
-        assert {None} >= set(await asyncio.gather(*acknowledging)), f"after {turns} turns"
+        assert {None} >= set(await asyncio.gather(*acknowledging)), f"after {ticks} ticks"
         await consumer.acknowledge(message)
     assert [sent] == [each.id for each in await receive(consumer, 1)]
     assert 1 == (await client.subscription_stats("orders", "s")).backlog
@@ -142,15 +142,15 @@ async def test_acknowledgement_that_meets_a_seek_is_settled_by_it(client: kledge
 async def test_reset_by_another_client_settles_acknowledgements(client: kledger.Client) -> None:
     consumer = await client.subscribe("orders", "s", consumer_type="shared")
     await send(client, "orders", [b"v"])
-    for turns in range(20):
+    for ticks in range(20):
         message, *_ = await receive(consumer, 1)
         resetting = asyncio.ensure_future(client.reset_subscription("orders", "s", "earliest"))
         acknowledging = []
         while not resetting.done():
             acknowledging.append(asyncio.ensure_future(consumer.acknowledge(message)))
-            for _ in range(1 + turns % 5):
+            for _ in range(1 + ticks % 5):
                 await asyncio.sleep(0)
-        assert {None} >= set(await asyncio.gather(*acknowledging)), f"after {turns} turns"
+        assert {None} >= set(await asyncio.gather(*acknowledging)), f"after {ticks} ticks"
     assert [b"v"] == await receive_values(consumer, 1)
 
 

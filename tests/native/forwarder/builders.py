@@ -32,11 +32,11 @@ def at(number: int) -> Position:
 async def until(condition: Callable[[], bool]) -> None:
     """Run the event loop until a condition holds; threads of the store may be slow."""
     async with asyncio.timeout(SECONDS_MAX):
-        while not condition():  # noqa: ASYNC110 (turns of the loop, no time)
+        while not condition():  # noqa: ASYNC110 (ticks of the loop, no time)
             await asyncio.sleep(0)
 
 
-async def turns(count: int = 10) -> None:
+async def ticks(count: int = 10) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -122,8 +122,8 @@ class HeldSource(CursorSource):
 class ListTarget:
     """Takes batches into a list; keeps the promises of a target.
 
-    `batches` are appended in the order in which the sends began; a send whose turn it is waits at
-    `answering` before it is heard of.
+    `batches` are appended in the order in which the sends began; a send waits at `answering`
+    before it is confirmed.
     """
 
     def __init__(self, sends_in_flight_max: int = 3) -> None:
@@ -163,7 +163,7 @@ class ListTarget:
 class Preparing:
     """A hook whose calls are held for chosen values, and do not heed that they are cancelled.
 
-    The key of what it returns tells the call that it comes from.
+    The key of its result identifies the call.
     """
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from tests.native.forwarder.builders import (
     ListTarget,
     Preparing,
     add_batches,
-    turns,
+    ticks,
     until,
     value_of,
 )
@@ -59,7 +59,7 @@ class Forwarding:
         state = self.forwarder.state
         await until(lambda: state.phase is Phase.WAITING and self.clock.sleeper_count == 1)
         self.clock.advance(ms - 1)
-        await turns()
+        await ticks()
         assert Phase.WAITING is state.phase
         self.clock.advance(1)
         await until(lambda: state.phase is Phase.RUNNING or state.phase is Phase.SETTLING)
@@ -200,7 +200,7 @@ async def test_a_slow_entry_blocks_later_ones_within_the_limits(
     slow = prepare.hold(b"0")
     forwarding.run(prepare)
     await until(lambda: len(prepare.calls) == LIMITS.entries_in_flight_max)
-    await turns(50)
+    await ticks(50)
     assert ([b"0", b"1", b"2"], []) == (prepare.calls, forwarding.target.values)
     slow.set_result(None)
     await forwarding.ends()
@@ -223,7 +223,7 @@ async def test_close_waits_for_what_was_sent(forwarding: Forwarding) -> None:
     running = forwarding.run()
     await until(lambda: len(forwarding.target.answering.waiting) == 3)
     forwarding.forwarder.close()
-    await turns(50)
+    await ticks(50)
     assert not running.done()
     forwarding.target.answering.open()
     await running
@@ -246,7 +246,7 @@ async def test_close_does_not_wait_for_a_rewind(forwarding: Forwarding) -> None:
     await running
 
 
-async def test_a_run_that_is_cancelled_lets_go(forwarding: Forwarding) -> None:
+async def test_a_cancelled_run_closes_its_links(forwarding: Forwarding) -> None:
     forwarding.target.answering.close()
     running = forwarding.run()
     await until(lambda: bool(forwarding.target.answering.waiting))

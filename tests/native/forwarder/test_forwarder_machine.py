@@ -19,7 +19,7 @@ class ForwarderMachine(RuleBasedStateMachine):
     """A source that grows, is read, set back, and fails; a target that keeps its promises.
 
     What was sent is a list of entries. Nothing may be passed over: an entry is only followed by the
-    next one, or by an earlier one, and this only when somebody has set the place.
+    next one, or by an earlier one, and this only after a seek.
     """
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ from tests.native.forwarder.builders import (
     add_batches,
     call_of,
 )
-from tests.subscriptions.steps import Restless, Steps, turns
+from tests.subscriptions.steps import NeverIdle, Steps, until_idle
 
 PAIRS = ManagedLedgerConfig(max_entries_per_ledger=2)
 LIMITS = ForwardLimits(read_entries_max=3)
@@ -58,7 +58,7 @@ def numbers(first: int, last: int) -> list[bytes]:
 class Scene:
     """A forwarder that has read entries 0 to 2; the next read waits at the gate.
 
-    `values` is what was sent since the place was set; all of it while nobody does that.
+    `values` is what was sent since the last seek; all of it without one.
     """
 
     def __init__(self, steps: Steps, cursor: Cursor, positions: list[Position]) -> None:
@@ -100,7 +100,7 @@ class Scene:
     async def first_read(self) -> None:
         beginning = self.source.beginning
         beginning.close()
-        await turns()
+        await until_idle()
         beginning.let_one()
         await self.settle()
         assert 3 == len(self.preparing.calls)
@@ -108,10 +108,10 @@ class Scene:
 
     async def settle(self) -> None:
         """Run the consequences of a step that are not held; backoffs elapse."""
-        await turns()
+        await until_idle()
         if self.forwarder.state.phase is Phase.WAITING:
             self.clock.advance(LIMITS.backoff_min_ms)
-        await turns()
+        await until_idle()
 
     async def drain(self) -> bool:
         """Release everything until nothing is left; False if that never happens."""
@@ -180,7 +180,7 @@ class Resetting:
     async def begin(self) -> None:
         self.scene.steps.writes.shut()
         self.work = asyncio.ensure_future(self.scene.cursor.reset(self.position))
-        await turns()
+        await until_idle()
         self.scene.set_from_outside()
 
     async def end(self) -> None:
@@ -328,7 +328,7 @@ class Stage:
         running = asyncio.ensure_future(scene.forwarder.run())
         try:
             is_drained = await self.play(scene, race, order)
-        except Restless:
+        except NeverIdle:
             is_drained = False
         if not is_drained:
             running.cancel()

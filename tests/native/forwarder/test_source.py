@@ -7,18 +7,18 @@ import pytest
 
 from kledger.batches.builder import NewRecord, build_batch
 from kledger.ledger import EARLIEST, AlreadyClosed, LedgerStore, Position, ResetInProgress
-from kledger.native.broker import ConsumerRequest, OnEnded
+from kledger.native.broker import ConsumerRequest, OnEnded, OnReadPosition
 from kledger.native.errors import ConsumerBusy, TopicNotFound, Unavailable
 from kledger.native.forwarder.forwarder_state import SourceEntry
 from kledger.native.forwarder.source import (
-    PERMITS_FIRST,
-    PERMITS_MAX,
     QUEUE_BYTES_MAX,
+    QUEUE_RECORDS_FIRST,
+    QUEUE_RECORDS_MAX,
     CursorSource,
     LinkSource,
 )
 from kledger.subscriptions.model import ALL, Deliver, Delivery, SubscriptionType
-from tests.native.forwarder.builders import add_batches, turns, values_of
+from tests.native.forwarder.builders import add_batches, ticks, values_of
 from tests.native.serving import Serving, serving
 
 BIG = 1 << 20
@@ -44,14 +44,14 @@ def values(entries: list[SourceEntry]) -> list[list[bytes | None]]:
 
 
 async def read(source: LinkSource, count: int = 10) -> list[list[bytes | None]]:
-    await turns(50)
+    await ticks(50)
     return values(await source.read_or_wait(count, BIG))
 
 
 async def test_a_consumer_reads_and_acknowledges(here: Serving) -> None:
     source = LinkSource(here.service, REQUEST)
     number = await source.rewind()
-    await turns(50)
+    await ticks(50)
     first, second = await source.read_or_wait(10, BIG)
     assert [[b"a", b"b", b"c"], [b"d"]] == values([first, second])
     await source.mark_delete(first, number)
@@ -67,7 +67,7 @@ async def test_limits_of_a_read(here: Serving) -> None:
     assert [[b"a", b"b", b"c"]] == await read(source, 1)
     assert [[b"d"]] == await read(source, 1)
     await source.rewind()
-    await turns(50)
+    await ticks(50)
     assert 1 == len(await source.read_or_wait(10, 1))
     await source.close()
 
@@ -75,7 +75,7 @@ async def test_limits_of_a_read(here: Serving) -> None:
 async def test_permits_are_returned_with_reads(here: Serving) -> None:
     for value in "efgh":
         await here.append(value)
-    source = LinkSource(here.service, REQUEST, permits_max=1)
+    source = LinkSource(here.service, REQUEST, records_max=1)
     await source.rewind()
     read_values: list[bytes | None] = []
     while len(read_values) < 8:
@@ -86,14 +86,19 @@ async def test_permits_are_returned_with_reads(here: Serving) -> None:
 
 
 class PermitCounter:
-    """A broker that is a link, and notes the permits that it gets."""
+    """A broker that is its own link, and records permits."""
 
     def __init__(self) -> None:
         self.deliver: Deliver | None = None
         self.permits: list[int] = []
 
     async def open_consumer(
-        self, request: ConsumerRequest, *, deliver: Deliver, on_ended: OnEnded
+        self,
+        request: ConsumerRequest,
+        *,
+        deliver: Deliver,
+        on_ended: OnEnded,
+        on_read_position: OnReadPosition | None = None,
     ) -> "PermitCounter":
         self.deliver = deliver
         return self
@@ -111,14 +116,14 @@ async def test_larger_records_get_fewer_permits() -> None:
     broker = PermitCounter()
     source = LinkSource(broker, REQUEST)  # type: ignore[arg-type]
     await source.rewind()
-    assert [PERMITS_FIRST] == broker.permits
+    assert [QUEUE_RECORDS_FIRST] == broker.permits
     broker.bring(10, 1)
     await source.read_or_wait(1, BIG)
-    assert PERMITS_MAX == sum(broker.permits) - 10
-    broker.bring(PERMITS_MAX - 4, 9_000)
+    assert QUEUE_RECORDS_MAX == sum(broker.permits) - 10
+    broker.bring(QUEUE_RECORDS_MAX - 4, 9_000)
     await source.read_or_wait(1, BIG)
     # 16 MiB are about 1,860 of them.
-    on_their_way = sum(broker.permits) - 10 - (PERMITS_MAX - 4)
+    on_their_way = sum(broker.permits) - 10 - (QUEUE_RECORDS_MAX - 4)
     assert QUEUE_BYTES_MAX // 9_100 < on_their_way < QUEUE_BYTES_MAX // 9_000
 
 
@@ -134,11 +139,11 @@ async def test_acknowledged_records_are_not_in_the_mask(here: Serving) -> None:
 async def test_a_reset_outdates_earlier_reads(here: Serving) -> None:
     source = LinkSource(here.service, REQUEST)
     number = await source.rewind()
-    await turns(50)
+    await ticks(50)
     entries = await source.read_or_wait(10, BIG)
     await source.mark_delete(entries[-1], number)
     waiting = asyncio.ensure_future(source.read_or_wait(10, BIG))
-    await turns()
+    await ticks()
     await here.service.reset_subscription("orders", "f", "earliest", partition=None, inclusive=True)
     assert [] == await waiting
     assert source.is_outdated(number)
@@ -154,7 +159,7 @@ async def test_an_ended_link_fails_reads(here: Serving) -> None:
     number = await source.rewind()
     [first, _] = await source.read_or_wait(10, BIG)
     waiting = asyncio.ensure_future(source.read_or_wait(10, BIG))
-    await turns()
+    await ticks()
     await here.service.delete_topic("orders")
     with pytest.raises(TopicNotFound):
         await waiting

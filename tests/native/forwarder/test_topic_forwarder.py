@@ -29,7 +29,7 @@ from kledger.native.forwarder.topic_forwarder import ForwardRequest, TopicForwar
 from kledger.runtime.clock import SystemClock
 from kledger.runtime.entropy import SystemEntropy
 from tests.native.forwarder.builders import SECONDS_MAX, until
-from tests.native.serving import Serving, serving, turns
+from tests.native.serving import Serving, serving, ticks
 from tests.topics.words import append
 
 REQUEST = ForwardRequest(source="orders", target="copy", subscription="f", start="earliest")
@@ -162,11 +162,11 @@ async def test_unavailable_target_is_waited_for(
     forwarding = forwarder_to(away, here, clock)
     opening = asyncio.ensure_future(forwarding.open())
     await until(lambda: "the target copy is not available: refused" in caplog.text)
-    await turns()
+    await ticks()
     await here.append("new")
     while not opening.done():
         clock.advance(100)
-        await turns()
+        await ticks()
     await opening
     assert 3 == caplog.text.count("the target copy is not available")
     running = asyncio.ensure_future(forwarding.run())
@@ -186,7 +186,7 @@ async def test_waiting_for_a_target_ends_with_the_forwarder(here: Serving, there
     await opening
     await forwarding.run()
     opening = asyncio.ensure_future(forwarder_to(away, here, ManualClock()).open())
-    await turns()
+    await ticks()
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
@@ -235,7 +235,7 @@ async def test_a_target_that_loses_a_write_gets_everything_in_order(here: Servin
         running = asyncio.ensure_future(forwarding.run())
         async with asyncio.timeout(SECONDS_MAX):
             while forwarding.forwarded_count < 8:
-                await turns(50)
+                await ticks(50)
                 clock.advance(100)
         forwarding.close()
         await running

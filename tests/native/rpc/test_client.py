@@ -20,6 +20,7 @@ Call = Callable[[Broker], Awaitable[Any]]
 CALLS: dict[str, Call] = {
     "lookup": lambda b: b.lookup("persistent://public/default/orders", create=True),
     "last_record": lambda b: b.last_record("orders", 2),
+    "committed_ends": lambda b: b.committed_ends("orders"),
     "record_at": lambda b: b.record_at("orders", 2, 1 << 40),
     "offset_of": lambda b: b.offset_of("orders", 2, PLACE),
     "create_partitions": lambda b: b.create_partitions("orders", 5),

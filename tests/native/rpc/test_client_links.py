@@ -213,7 +213,7 @@ async def test_links_survive_failed_resets_and_those_of_other_partitions() -> No
         await producer(both, ended)
         await set_place(both, "orders", "reset")
         failing = await consumer(both, Deliveries(), ended)
-        both.broker.fail_next = SubscriptionFenced("somebody else is at it")
+        both.broker.fail_next = SubscriptionFenced("another client resets it")
         with pytest.raises(SubscriptionFenced):
             await set_place(both, "orders", "reset")
         await failing.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
@@ -317,20 +317,20 @@ async def test_end_of_a_link_keeps_its_reason_when_writes_cross_it(
     """A write behind the end of the stream turned a reset into a lost connection."""
     acknowledgement = Acknowledgement(Position(3, 0), 1, 1)
     async with pair() as both:
-        for turns in range(60):
+        for ticks in range(60):
             ended = Endings()
             link = await consumer(both, Deliveries(), ended)
             acknowledging = [asyncio.ensure_future(link.acknowledge([acknowledgement]))]
-            for _ in range(turns):
+            for _ in range(ticks):
                 await asyncio.sleep(0)
             both.broker.links[-1].on_ended(error)
             for _ in range(5):
                 acknowledging.append(asyncio.ensure_future(link.acknowledge([acknowledgement])))
                 await asyncio.sleep(0)
-            assert type(error) is type(await ended.first()), f"after {turns} turns"
+            assert type(error) is type(await ended.first()), f"after {ticks} ticks"
             found = await asyncio.gather(*acknowledging, return_exceptions=True)
             if error is None:
-                assert {None} == set(found), f"after {turns} turns"
+                assert {None} == set(found), f"after {ticks} ticks"
 
 
 async def test_unanswered_sends_fail_when_the_link_ends() -> None:

@@ -96,7 +96,7 @@ async def test_attempts_have_growing_delays_while_a_call_waits() -> None:
     await asyncio.wait(waiting)
     expected = [min(RECONNECT_FIRST_MS << n, RECONNECT_MAX_MS) for n in range(PAUSES)]
     assert expected == clock.pauses[:PAUSES], "one try for all who wait"
-    await trying  # nobody waits any more
+    await trying  # no call waits any more
     await link.close()
     await link.supervisor.close()
 

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kledger.native.broker import PERMITS_PER_CALL_MAX
 from kledger.native.rpc.delivery_window_state import (
     PART_BYTES_MIN,
     RECORD_BYTES_FIRST,
@@ -37,6 +38,17 @@ def test_small_records_open_the_window() -> None:
         window.written(100 * delivered)
     assert 100 == window.record_bytes
     assert 4 * MIB // 100 == window.take_grant()
+
+
+def test_grant_is_never_more_than_one_call_may_add() -> None:
+    """Regression: a compressed record can take less than a byte, and the link failed."""
+    window = window_of(permits=3 * PERMITS_PER_CALL_MAX)
+    window.record_bytes = 1
+    grants = []
+    while count := window.take_grant():
+        grants.append(count)
+        window.delivered(count, 0)
+    assert [PERMITS_PER_CALL_MAX] * 3 == grants
 
 
 def test_slow_reader_gets_no_permits_until_a_delivery_is_written() -> None:

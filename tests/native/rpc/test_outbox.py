@@ -56,3 +56,13 @@ async def test_finishing_wakes_the_writer() -> None:
     await asyncio.sleep(0)
     outbox.finish()
     assert [] == await taking
+
+
+async def test_an_item_without_data_replaces_one_of_its_kind_at_the_end() -> None:
+    outbox: Outbox[int] = Outbox(1_000)
+    for number in (1, 3, 5):
+        outbox.replace_last(number, lambda last: last % 2 == 1)
+    outbox.put(2)
+    outbox.replace_last(7, lambda last: last % 2 == 1)
+    assert 3 * ITEM_BYTES == outbox.waiting_bytes
+    assert [5, 2, 7] == await outbox.take()

@@ -25,7 +25,7 @@ from tests.native.recording_broker import Endings
 from tests.native.rpc.connected_pair import TEST_SECONDS, PatientClock
 from tests.native.rpc.connected_pair import serving as serving_rpc
 from tests.native.rpc.held_wire import HeldWire
-from tests.native.serving import Serving, ack, serving, turns
+from tests.native.serving import Serving, ack, serving, ticks
 
 TYPES = ["exclusive", "failover", "shared", "key_shared"]
 VALUES = [b"%d" % number for number in range(10)]
@@ -45,7 +45,7 @@ REQUEST = ConsumerRequest(
 class Remote:
     """A service, a connection to it, and a client of that connection."""
 
-    here: Serving
+    opened: Serving
     broker: RpcClient
     wire: HeldWire
     client: Client
@@ -55,8 +55,8 @@ class Remote:
 async def remote(config: NativeConfig | None = None) -> AsyncIterator[Remote]:
     async with (
         asyncio.timeout(TEST_SECONDS),
-        serving() as here,
-        serving_rpc(here.service, config=config) as (_, port),
+        serving() as opened,
+        serving_rpc(opened.service, config=config) as (_, port),
     ):
         broker = RpcClient(f"127.0.0.1:{port}", clock=PatientClock())
         await broker.connect()
@@ -67,7 +67,7 @@ async def remote(config: NativeConfig | None = None) -> AsyncIterator[Remote]:
 
         try:
             async with Client(connected()) as client:
-                yield Remote(here, broker, HeldWire(broker._connection), client)
+                yield Remote(opened, broker, HeldWire(broker._connection), client)
         finally:
             await broker.close()
 
@@ -78,11 +78,11 @@ async def half_received(remote_: Remote, consumer_type: str) -> Consumer:
         "orders", "s", consumer_type=consumer_type, initial_position="earliest"
     )
     for value in "01234":
-        await remote_.here.append(value)
+        await remote_.opened.append(value)
     assert VALUES[:5] == [(await consumer.receive()).value for _ in range(5)]
     remote_.wire.hold()
     for value in "56789":
-        await remote_.here.append(value)
+        await remote_.opened.append(value)
     await remote_.wire.reached()
     return consumer
 
@@ -107,7 +107,7 @@ async def test_permits_of_dropped_deliveries_are_granted_again(consumer_type: st
             receiver_queue_size=3,
         )  # fmt: skip
         for value in VALUES:
-            await remote_.here.append(value.decode())
+            await remote_.opened.append(value.decode())
         for _ in range(10):
             assert VALUES[:5] == [(await consumer.receive()).value for _ in range(5)]
             await consumer.redeliver_unacknowledged()
@@ -133,22 +133,22 @@ async def test_seek_drops_deliveries_in_flight(consumer_type: str) -> None:
     async with remote() as remote_:
         consumer = await half_received(remote_, consumer_type)
         seeking = asyncio.ensure_future(consumer.seek("latest"))
-        while consumer.partitions[0].session is not None:  # noqa: ASYNC110 (turns of the loop)
+        while consumer.partitions[0].session is not None:  # noqa: ASYNC110 (ticks of the loop)
             await asyncio.sleep(0)
         remote_.wire.release()
         await seeking
-        await remote_.here.append("new")
+        await remote_.opened.append("new")
         assert b"new" == (await consumer.receive()).value
 
 
 async def test_seek_of_a_reader_drops_deliveries_in_flight() -> None:
     async with remote() as remote_:
-        await remote_.here.append("0")
+        await remote_.opened.append("0")
         reader = await remote_.client.create_reader("orders", "earliest")
         first = await reader.read_next()
         remote_.wire.hold()
         for value in "123":
-            await remote_.here.append(value)
+            await remote_.opened.append(value)
         await remote_.wire.reached()
         seeking = asyncio.ensure_future(reader.seek(first.id))
         await asyncio.sleep(0)
@@ -160,13 +160,13 @@ async def test_seek_of_a_reader_drops_deliveries_in_flight() -> None:
 
 async def test_forwarder_reads_nothing_from_before_a_reset() -> None:
     async with remote() as remote_:
-        await remote_.here.append("0")
+        await remote_.opened.append("0")
         source = LinkSource(remote_.broker, REQUEST)
         number = await source.rewind()
         (entry,) = await source.read_or_wait(10, 1 << 20)
         remote_.wire.hold()
         for value in "123":
-            await remote_.here.append(value)
+            await remote_.opened.append(value)
         await remote_.wire.reached()
         reading = asyncio.ensure_future(source.read_or_wait(10, 1 << 20))
         await asyncio.sleep(0)
@@ -214,11 +214,11 @@ class Storm:
             await self._random.choice(
                 (self._append, self._append, self._acknowledge, self._ask_again, self._hold)
             )()
-            await turns(self._random.choice((0, 1, 3, 10, 40)))
+            await ticks(self._random.choice((0, 1, 3, 10, 40)))
         self._remote.wire.release()
         while self._outstanding:
             await self._changed.wait()
-        await turns(200)
+        await ticks(200)
         assert len(self._acknowledged) + len(self._taken) == self._appended
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
@@ -239,7 +239,7 @@ class Storm:
             name = str(self._appended)
             self._appended += 1
             self._outstanding.append(name)
-            await self._remote.here.append(name)
+            await self._remote.opened.append(name)
 
     async def _acknowledge(self) -> None:
         if not self._taken:
@@ -272,7 +272,7 @@ async def test_a_storm_of_redeliveries_keeps_order_and_permits(
 ) -> None:
     config = NativeConfig(delivery_bytes_max=(1_000, 1 << 20)[seed % 2])
     async with remote(config) as remote_:
-        await remote_.here.log()
+        await remote_.opened.log()
         storm = Storm(remote_, kind, seed)
         await storm.blow(STEPS)
         assert storm.redelivered > STEPS // 20

@@ -57,7 +57,7 @@ async def test_connections_beyond_the_limit_are_refused() -> None:
         assert ["a", "ü"] == await both.client.topics()
         await both.client.close()
         other = RpcClient(both.address, clock=PatientClock())
-        await other.connect(retry_ms=None)  # the server hears of the end in its own time
+        await other.connect(retry_ms=None)  # the server notices the end later
         await other.close()
 
 

@@ -224,7 +224,7 @@ async def slow_consumer() -> AsyncIterator[tuple[SlowContext, RecordingLink, Rec
         (link,) = broker.links
         link.permits -= 1
         link.deliver([delivery(0)])
-        while not context.written():  # noqa: ASYNC110 (turns of the loop, no time)
+        while not context.written():  # noqa: ASYNC110 (ticks of the loop, no time)
             await asyncio.sleep(0)
         yield context, link, broker
     running.cancel()
@@ -240,12 +240,12 @@ async def test_unwritten_deliveries_are_dropped_by_a_full_redelivery() -> None:
             pb.ConsumerCall(acknowledge=pb.Acknowledge(request=7)),
             pb.ConsumerCall(redeliver=pb.Redeliver(is_all=True, consumer_epoch=1)),
         )
-        while link.permits < 9:  # noqa: ASYNC110 (turns of the loop, no time)
+        while link.permits < 9:  # noqa: ASYNC110 (ticks of the loop, no time)
             await asyncio.sleep(0)
         assert 9 == link.permits, "of the five that were dropped; the client gives the other one"
         link.deliver([delivery(0), delivery(1)])
         context.gate.set()
-        while len(context.written()) < 3:  # noqa: ASYNC110 (turns of the loop, no time)
+        while len(context.written()) < 3:  # noqa: ASYNC110 (ticks of the loop, no time)
             await asyncio.sleep(0)
         assert [(0, 0), (0, 1), (1, 1)] == context.written()
         receipts = [each.request for response in context.responses for each in response.receipts]
@@ -259,7 +259,7 @@ async def test_redelivery_of_some_records_drops_nothing() -> None:
         context.say(pb.ConsumerCall(redeliver=pb.Redeliver(masks=[mask])))
         await broker.happened("c", "redeliver", RecordMask(Position(3, 9)))
         context.gate.set()
-        while len(context.written()) < 2:  # noqa: ASYNC110 (turns of the loop, no time)
+        while len(context.written()) < 2:  # noqa: ASYNC110 (ticks of the loop, no time)
             await asyncio.sleep(0)
         assert [(0, 0), (1, 0)] == context.written()
 
@@ -272,7 +272,7 @@ async def test_unwritten_deliveries_are_dropped_by_a_reset(
         link.deliver([delivery(1)])
         link.on_ended(error)
         context.gate.set()
-        while not context.responses[-1].HasField("end"):  # noqa: ASYNC110 (turns of the loop)
+        while not context.responses[-1].HasField("end"):  # noqa: ASYNC110 (ticks of the loop)
             await asyncio.sleep(0)
         assert expected == [entry_id for entry_id, _ in context.written()]
 
@@ -283,7 +283,7 @@ async def test_epoch_that_goes_back_is_refused() -> None:
             redeliver = pb.Redeliver(is_all=True, consumer_epoch=epoch)
             context.say(pb.ConsumerCall(redeliver=redeliver))
         context.gate.set()
-        while not context.responses[-1].HasField("end"):  # noqa: ASYNC110 (turns of the loop)
+        while not context.responses[-1].HasField("end"):  # noqa: ASYNC110 (ticks of the loop)
             await asyncio.sleep(0)
         error = context.responses[-1].end.error
         assert "invalid_argument" == error.code

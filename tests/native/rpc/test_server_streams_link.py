@@ -8,6 +8,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from kledger.native.broker import PERMITS_PER_CALL_MAX
 from kledger.native.errors import KledgerError, Unavailable
 from kledger.native.proto import kledger_native_pb2 as pb
 from kledger.native.rpc.protocol import CALLS, VERSION_KEY
@@ -131,7 +132,7 @@ async def test_mistake_of_the_broker_ends_the_stream_alone(
         [pb.ConsumerCall()],
         [pb.ConsumerCall(permits=0)],
         [pb.ConsumerCall(permits=-1)],
-        [pb.ConsumerCall(permits=2**31 + 1)],
+        [pb.ConsumerCall(permits=PERMITS_PER_CALL_MAX + 1)],
     ],
 )
 async def test_request_that_cannot_be_ends_the_stream(calls: Sequence[pb.ConsumerCall]) -> None:

@@ -34,7 +34,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def any_value(hint: Any) -> st.SearchStrategy[Any]:
-    """Draw values of a type of the seam."""
+    """Draw values of a type of the interface."""
     if hint in SCALARS:
         return SCALARS[hint]
     if hint == SeekTarget:

@@ -56,7 +56,7 @@ def test_any_mask_survives(records: int) -> None:
 
 
 def test_full_mask_is_empty_and_other_masks_have_a_fixed_form() -> None:
-    """Clients written by others read this form."""
+    """Clients in other languages read this form."""
     forms = {ALL: b"", 0: b"\0", 0b101: b"\x05", 0x80: b"\x80\0", 0x1FF: b"\xff\x01", -2: b"\xfe"}
     assert forms == {records: values.mask_to(records) for records in forms}
 
@@ -73,7 +73,7 @@ def test_empty_or_unknown_target_is_refused(message: pb.Target) -> None:
         values.target_from(message)
 
 
-def test_word_that_is_no_edge_is_refused() -> None:
+def test_unknown_edge_of_a_target_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="'soon'"):
         values.target_to("soon")
 
@@ -103,7 +103,7 @@ def test_type_that_does_not_exist_is_refused() -> None:
         values.consumer_from(message)
 
 
-def test_numbers_survive() -> None:
+def test_integers_survive() -> None:
     topic = TopicStats(name="orders", partitions=(PartitionStats(1, 2, 3),), subscriptions=("s",))
     assert topic == values.topic_stats_from(values.topic_stats_to(topic))
     for stats in (STATS, replace(STATS, type=None)):

@@ -5,7 +5,7 @@ import pytest
 from kledger.ledger import Position
 from kledger.native.errors import InvalidArgument, SubscriptionNotFound, TopicNotFound
 from kledger.subscriptions.model import RecordMask, SubscriptionType
-from tests.native.serving import Link, ack, serving, turns
+from tests.native.serving import Link, ack, serving, ticks
 
 
 async def test_requests_of_a_consumer_are_checked() -> None:
@@ -15,7 +15,7 @@ async def test_requests_of_a_consumer_are_checked() -> None:
         await serving_.append("a", "b")
         link = Link()
         consumer = await serving_.consume(link)
-        await turns()
+        await ticks()
         good = ack(link.deliveries[0], 0, 1)
         for permits in (0, -1, 1 << 21):
             with pytest.raises(InvalidArgument, match="permits"):
@@ -42,14 +42,14 @@ async def test_deleting_the_topic_by_any_facade_ends_its_links(is_durable: bool)
         await serving_.append("a")
         link = Link()
         consumer = await serving_.consume(link, is_durable=is_durable)
-        await turns()
-        await serving_.house.registry.delete("orders")
+        await ticks()
+        await serving_.topics.registry.delete("orders")
         assert [TopicNotFound] == link.end_kinds
         await consumer.acknowledge([ack(link.deliveries[0])])
         consumer.add_permits(1)
         consumer.redeliver(None)
         await consumer.close()
-        await turns()
+        await ticks()
         assert [TopicNotFound] == link.end_kinds
 
 
@@ -68,7 +68,7 @@ async def test_a_reset_ends_links_which_may_reopen_at_once() -> None:
         await serving_.append("a", "b")
         link = Link()
         old = await serving_.consume(link)
-        await turns()
+        await ticks()
         await serving_.service.reset_subscription(
             "orders", "s", "earliest", partition=0, inclusive=True
         )
@@ -76,7 +76,7 @@ async def test_a_reset_ends_links_which_may_reopen_at_once() -> None:
         await old.acknowledge([ack(link.deliveries[0])])
         again = Link()
         await serving_.consume(again)
-        await turns()
+        await ticks()
         assert (["a", "b"], ["a", "b"]) == (link.values(), again.values())
 
 
@@ -86,13 +86,13 @@ async def test_closed_links_are_not_called() -> None:
         await serving_.append("a")
         link = Link()
         consumer = await serving_.consume(link)
-        await turns()
+        await ticks()
         await consumer.close()
         await consumer.close()
         await serving_.append("b")
-        await turns()
-        await serving_.house.registry.delete("orders")
-        await turns()
+        await ticks()
+        await serving_.topics.registry.delete("orders")
+        await ticks()
         assert ([], ["a"]) == (link.ends, link.values())
 
 
@@ -103,12 +103,12 @@ async def test_redeliveries_show_in_the_statistics() -> None:
         await serving_.append("d", "e", "f")
         link = Link()
         consumer = await serving_.consume(link, kind=SubscriptionType.SHARED)
-        await turns()
+        await ticks()
         consumer.redeliver([RecordMask(Position(99, 0))])  # not this one's
-        await turns()
+        await ticks()
         assert 0.0 == (await serving_.service.subscription_stats("orders", "s")).redelivery_rate
         consumer.redeliver(None)
-        await turns()
+        await ticks()
         assert 12 == len(link.values())
         stats = await serving_.service.subscription_stats("orders", "s")
         assert 0.1 == stats.redelivery_rate
@@ -123,12 +123,12 @@ async def test_permits_may_end_before_what_was_read(kind: SubscriptionType) -> N
             await serving_.append(*values)
         link = Link()
         consumer = await serving_.consume(link, kind=kind, permits=4)
-        await turns()
+        await ticks()
         assert list("abcdef") == link.values()
-        await turns()
+        await ticks()
         consumer.add_permits(4)
-        await turns()
+        await ticks()
         assert list("abcdefghi") == link.values()
         consumer.add_permits(2)
-        await turns()
+        await ticks()
         assert list("abcdefghijkl") == link.values()

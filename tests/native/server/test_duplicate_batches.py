@@ -71,7 +71,7 @@ async def test_resent_batch_is_found_although_it_would_be_refused_now() -> None:
     """The limit was lowered between the first time and the second."""
     async with serving() as serving_:
         sent = await send(await opened(serving_), *range(8))
-        registry = serving_.house.registry
+        registry = serving_.topics.registry
         await registry.alter_configs("orders", {"max.message.bytes": "50"})
         new = await opened(serving_)
         assert sent == await again(new, *range(8))

@@ -1,4 +1,4 @@
-"""Every error of the rooms below has words for native clients."""
+"""Every error of the packages below has words for native clients."""
 
 import inspect
 
@@ -15,14 +15,14 @@ from tests.delivery.partitions import partition_directory
 
 KNOWN = [
     kind
-    for room in (
+    for package in (
         kledger.batches.errors,
         kledger.delivery.errors,
         ledger,
         kledger.subscriptions.errors,
         kledger.topics.errors,
     )
-    for _, kind in inspect.getmembers(room, inspect.isclass)
+    for _, kind in inspect.getmembers(package, inspect.isclass)
     if issubclass(kind, Exception)
 ]
 

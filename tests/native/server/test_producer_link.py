@@ -19,7 +19,7 @@ from kledger.native.errors import (
     Unavailable,
 )
 from tests.batches.words import NOW_MS, batch
-from tests.native.serving import Link, serving, turns
+from tests.native.serving import Link, serving, ticks
 from tests.runtime.held_pool import HeldPool
 from tests.topics.words import all_values
 
@@ -58,12 +58,12 @@ async def test_memory_that_may_be_written_to_is_not_copied() -> None:
 
 async def test_sends_that_overlap_keep_their_order_also_when_the_store_is_full() -> None:
     """Some begin while there is room, some while others wait for it, some when it is there again
-    and not everyone who waited has had a turn yet.
+    and not every waiting batch was appended yet.
     """
     engine = FaultyEngine(None)
     config = StoreConfig(durability="fsync", committer_queue_count_max=4)
     async with serving(engine, store_config=config) as serving_:
-        log, store = await serving_.log(), serving_.house.store
+        log, store = await serving_.log(), serving_.topics.store
         producer = await serving_.service.open_producer(
             "orders", 0, name="", on_ended=Link().on_ended
         )
@@ -74,7 +74,7 @@ async def test_sends_that_overlap_keep_their_order_also_when_the_store_is_full()
 
         hold = engine.hold_next("commit")
         begin(*range(12))
-        await turns()
+        await ticks()
         assert store.is_saturated
         sends[7].cancel()
         store.on_drained(lambda: begin(12, 13))
@@ -147,7 +147,7 @@ async def test_a_closed_producer_sends_nothing() -> None:
         await producer.close()
         with pytest.raises(AlreadyClosed):
             await producer.send(batch("a"))
-        await serving_.house.registry.delete("orders")
+        await serving_.topics.registry.delete("orders")
         assert [] == link.ends
 
 
@@ -158,7 +158,7 @@ async def test_deleting_the_topic_ends_the_link() -> None:
         producer = await serving_.service.open_producer(
             "orders", 0, name="", on_ended=link.on_ended
         )
-        await serving_.house.registry.delete("orders")
+        await serving_.topics.registry.delete("orders")
         assert [TopicNotFound] == link.end_kinds
         for _ in range(2):
             with pytest.raises(TopicNotFound, match="orders was deleted"):
@@ -184,7 +184,7 @@ async def test_sends_behind_a_walk_over_records_wait_for_it() -> None:
     pool = HeldPool()
     async with serving(threads=StoreThreads(compute_pool=lambda: pool)) as serving_:
         log = await serving_.log()
-        await serving_.house.registry.alter_configs("orders", {"cleanup.policy": "compact"})
+        await serving_.topics.registry.alter_configs("orders", {"cleanup.policy": "compact"})
         producer = await serving_.service.open_producer(
             "orders", 0, name="", on_ended=Link().on_ended
         )
@@ -192,7 +192,7 @@ async def test_sends_behind_a_walk_over_records_wait_for_it() -> None:
         short = build_batch([NewRecord(b"short", b"k", NOW_MS)])
         keyless = build_batch([NewRecord(b"v")] * 1000)
         sends = [asyncio.ensure_future(producer.send(each)) for each in (long, short, keyless)]
-        await turns()
+        await ticks()
         assert 1 == pool.waiting_count
         assert 0 == log.high_watermark
         pool.release()

@@ -16,7 +16,7 @@ from kledger.native.errors import (
 from kledger.subscriptions.model import SubscriptionType
 from kledger.topics.partition.results import AppendResult
 from tests.batches.words import batch
-from tests.native.serving import Link, ack, serving, turns
+from tests.native.serving import Link, ack, serving, ticks
 from tests.topics.words import all_values
 
 LONG = "persistent://public/default/orders"
@@ -32,7 +32,7 @@ async def test_a_missing_topic_is_created_when_requested_and_allowed() -> None:
             await service.lookup("orders", create=False)
         assert TopicInfo("orders", 1) == await service.lookup(LONG, create=True)
         assert TopicInfo("orders", 1) == await service.lookup("orders", create=False)
-        await serving_.house.registry.create_partitions("orders", 3)
+        await serving_.topics.registry.create_partitions("orders", 3)
         assert TopicInfo("orders", 3) == await service.lookup(LONG, create=True)
     async with serving(auto_create_topics=False) as serving_:
         with pytest.raises(TopicNotFound):
@@ -83,7 +83,7 @@ async def test_kafka_and_native_clients_read_each_others_records() -> None:
         producer = await serving_.service.open_producer(LONG, 0, name="", on_ended=link.on_ended)
         receipt = await producer.send(batch("c", "d"))
         await serving_.append("e")
-        await turns()
+        await ticks()
         assert ["a", "b", "c", "d", "e"] == link.values()
         assert receipt.position == link.deliveries[1].position
         assert [b"a", b"b", b"c", b"d", b"e"] == await all_values(log)
@@ -97,13 +97,13 @@ async def test_acknowledged_records_are_not_redelivered() -> None:
             await serving_.append(*values)
         link = Link()
         consumer = await serving_.consume(link)
-        await turns()
+        await ticks()
         first, second, _ = link.deliveries
         await consumer.acknowledge([ack(first), ack(second, 1)])
         await consumer.close()
         again = Link()
         consumer = await serving_.consume(again)
-        await turns()
+        await ticks()
         assert ["c", "e", "f"] == again.values()
         await consumer.acknowledge_upto(ack(again.deliveries[-1]))
         await consumer.close()
@@ -117,15 +117,15 @@ async def test_transaction_markers_are_not_delivered(kind: SubscriptionType) -> 
         log = await serving_.log()
         places = []
         for sequence, values in enumerate(("ab", "c")):
-            told: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+            appended: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
             data = batch(*values, producer=7, sequence=2 * sequence, transactional=True)
-            log.append_nowait(memoryview(data), told.set_result, is_verified=True)
-            position = (await told).position
+            log.append_nowait(memoryview(data), appended.set_result, is_verified=True)
+            position = (await appended).position
             assert position is not None
             places.append(position)
-            told = asyncio.get_running_loop().create_future()
-            log.append_marker_nowait(7, 0, told.set_result, is_commit=True, coordinator_epoch=0)
-            assert (await told).error is None
+            appended = asyncio.get_running_loop().create_future()
+            log.append_marker_nowait(7, 0, appended.set_result, is_commit=True, coordinator_epoch=0)
+            assert (await appended).error is None
         assert (
             RecordPosition(places[1], 0)
             == (await serving_.service.last_record("orders", 0)).record_position
@@ -135,7 +135,7 @@ async def test_transaction_markers_are_not_delivered(kind: SubscriptionType) -> 
         assert places == [position for _, position, _, _ in peeked]
         link = Link()
         consumer = await serving_.consume(link, kind=kind)
-        await turns()
+        await ticks()
         assert ["a", "b", "c"] == link.values()
         await consumer.acknowledge([ack(each) for each in link.deliveries])
         stats = await serving_.service.subscription_stats("orders", "s")
@@ -147,7 +147,7 @@ async def test_transaction_markers_are_not_delivered(kind: SubscriptionType) -> 
         await serving_.service.skip_messages("orders", "s", 3)
         again = Link()
         await serving_.consume(again, kind=kind)
-        await turns()
+        await ticks()
         assert [] == again.values()
         assert 0 == (await serving_.service.subscription_stats("orders", "s")).backlog
 
@@ -179,10 +179,10 @@ async def test_a_new_subscription_begins_at_its_target(
             is_start_inclusive=is_inclusive,
             is_durable=is_durable,
         )
-        await turns()
+        await ticks()
         assert expected == link.values()
         await serving_.append("later")
-        await turns()
+        await ticks()
         assert [*expected, "later"] == link.values()
 
 
@@ -193,7 +193,7 @@ async def test_existing_subscription_continues_at_its_position() -> None:
         await serving_.append("a")
         link = Link()
         await serving_.consume(link, start="latest")
-        await turns()
+        await ticks()
         assert ["a"] == link.values()
 
 
@@ -204,7 +204,7 @@ async def test_subscription_at_latest_gets_later_records_only() -> None:
         link = Link()
         await serving_.consume(link, start="latest")
         await serving_.append("b")
-        await turns()
+        await ticks()
         assert ["b"] == link.values()
 
 
@@ -255,7 +255,7 @@ async def test_closing_the_service_ends_every_link_and_refuses_new_ones() -> Non
         await serving_.append("a", "b")
         one, other = Link(), Link()
         consumer = await serving_.consume(one)
-        await turns()
+        await ticks()
         await consumer.acknowledge([ack(one.deliveries[0], 0)])
         await serving_.service.open_producer("orders", 0, name="", on_ended=other.on_ended)
         await serving_.service.close()

@@ -27,7 +27,7 @@ from kledger.subscriptions.model import SubscriptionType
 from kledger.subscriptions.subscription import PEEK_ENTRIES_MAX
 from kledger.topics.errors import PartitionTerminated
 from tests.batches.words import NOW_MS, batch
-from tests.native.serving import Link, Serving, ack, serving, turns
+from tests.native.serving import Link, Serving, ack, serving, ticks
 from tests.topics.words import append
 
 LONG = "persistent://public/default/orders"
@@ -37,11 +37,11 @@ async def backlog(serving_: Serving, name: str = "s", topic: str = "orders") -> 
     return (await serving_.service.subscription_stats(topic, name)).backlog
 
 
-async def owed(serving_: Serving, name: str = "s") -> list[str]:
+async def unacknowledged(serving_: Serving, name: str = "s") -> list[str]:
     """The records that a new consumer gets and does not acknowledge."""
     link = Link()
     consumer = await serving_.consume(link, subscription=name)
-    await turns()
+    await ticks()
     await consumer.close()
     return link.values()
 
@@ -55,7 +55,7 @@ async def test_topics_are_made_listed_and_deleted() -> None:
         await service.create_topic("persistent://public/default/b", 2, {"retention.ms": "5000"})
         await service.create_topic("a", 1, {})
         assert ["a", "b"] == await service.topics()
-        made = serving_.house.registry.get("b")
+        made = serving_.topics.registry.get("b")
         assert made is not None
         assert (2, {"retention.ms": "5000"}) == (made.partition_count, made.configs)
         with pytest.raises(TopicExists):
@@ -115,10 +115,10 @@ async def test_terminated_topic_refuses_batches_and_can_be_read() -> None:
             assert isinstance(result.error, PartitionTerminated)
             with pytest.raises(TopicTerminated):
                 await serving_.service.open_producer("orders", index, name="", on_ended=print)
-        assert ["a", "b"] == await owed(serving_)
+        assert ["a", "b"] == await unacknowledged(serving_)
         nothing = Link()
         await serving_.consume(nothing, partition=1)
-        await turns()
+        await ticks()
         assert ([], []) == (nothing.values(), nothing.ends)
 
 
@@ -135,7 +135,7 @@ async def test_stored_subscriptions_are_listed_before_a_client_connects() -> Non
         link = Link()
         consumer = await serving_.consume(link, subscription="b")
         await serving_.consume(Link(), subscription="not durable", is_durable=False)
-        await turns()
+        await ticks()
         await consumer.acknowledge([ack(link.deliveries[0], 1)])
     async with serving(engine) as serving_:
         assert ["a", "b"] == await serving_.service.subscriptions(LONG)
@@ -146,7 +146,7 @@ async def test_stored_subscriptions_are_listed_before_a_client_connects() -> Non
             stats.unacknowledged,
             stats.consumers,
         )
-        assert ["a", "c"] == await owed(serving_, "b")
+        assert ["a", "c"] == await unacknowledged(serving_, "b")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_a_subscription_is_made_at_a_target(start: SeekTarget, expected: l
         await serving_.service.create_subscription("orders", "s", start)
         await serving_.service.create_subscription("orders", "s", "latest")
         assert len(expected) == await backlog(serving_)
-        assert expected == await owed(serving_)
+        assert expected == await unacknowledged(serving_)
 
 
 async def test_a_message_cannot_be_the_target_of_several_partitions() -> None:
@@ -175,7 +175,7 @@ async def test_a_message_cannot_be_the_target_of_several_partitions() -> None:
         with pytest.raises(InvalidArgument, match="one partition"):
             await reset("orders", "s", record_position, partition=None, inclusive=True)
         await reset("orders", "s", record_position, partition=0, inclusive=True)
-        assert ["b"] == await owed(serving_)
+        assert ["b"] == await unacknowledged(serving_)
         with pytest.raises(InvalidArgument, match="partition of orders"):
             await reset("orders", "s", record_position, partition=2, inclusive=True)
 
@@ -227,7 +227,7 @@ async def test_numbers_are_of_all_partitions_together() -> None:
         await serving_.consume(
             Link(), partition=1, kind=SubscriptionType.SHARED, consumer_name="x", permits=0
         )
-        await turns()
+        await ticks()
         await second.acknowledge([ack(other.deliveries[0], 0)])
         stats = await serving_.service.subscription_stats("orders", "s")
         assert ("shared", 4, 4, ("x", "y"), False) == (
@@ -252,7 +252,7 @@ async def test_peeking_changes_nothing() -> None:
         await serving_.service.create_subscription("orders", "s", "earliest")
         link = Link()
         consumer = await serving_.consume(link)
-        await turns()
+        await ticks()
         await consumer.acknowledge([ack(link.deliveries[0], 0)])
         for _ in range(2):
             peeked = await serving_.service.peek("orders", "s", 2)
@@ -295,14 +295,14 @@ async def test_a_reset_leads_to_its_target(
         await serving_.service.create_subscription("orders", "s", "earliest")
         link = Link()
         consumer = await serving_.consume(link)
-        await turns()
+        await ticks()
         await consumer.acknowledge([ack(link.deliveries[1], 0)])
         await serving_.service.reset_subscription(
             LONG, "s", target(at), partition=None, inclusive=inclusive
         )
         assert [None] == link.ends
         assert len(expected) == await backlog(serving_)
-        assert expected == await owed(serving_)
+        assert expected == await unacknowledged(serving_)
 
 
 async def test_one_of_two_concurrent_resets_is_fenced() -> None:
@@ -327,7 +327,7 @@ async def test_messages_are_skipped_one_by_one() -> None:
         await serving_.service.create_subscription("orders", "s", "earliest")
         await serving_.service.skip_messages("orders", "s", 4)
         assert 2 == await backlog(serving_)
-        assert ["e", "f"] == await owed(serving_)
+        assert ["e", "f"] == await unacknowledged(serving_)
         with pytest.raises(InvalidArgument, match="count"):
             await serving_.service.skip_messages("orders", "s", 0)
         await serving_.service.skip_messages("orders", "s", 1_000)
@@ -344,7 +344,7 @@ async def test_a_cleared_backlog_contains_later_records_only() -> None:
         await serving_.service.clear_backlog(LONG, "s")
         assert 0 == await backlog(serving_)
         await serving_.append("c")
-        assert ["c"] == await owed(serving_)
+        assert ["c"] == await unacknowledged(serving_)
 
 
 async def test_later_partitions_take_part_in_administration() -> None:
@@ -352,7 +352,7 @@ async def test_later_partitions_take_part_in_administration() -> None:
         await serving_.log()
         await serving_.append("a")
         await serving_.service.create_subscription("orders", "s", "earliest")
-        await serving_.house.registry.create_partitions("orders", 2)
+        await serving_.topics.registry.create_partitions("orders", 2)
         await serving_.append("b", index=1)
         assert (["s"], 2) == (
             await serving_.service.subscriptions("orders"),

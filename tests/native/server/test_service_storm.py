@@ -9,7 +9,7 @@ from kledger.ledger.testing import FaultyEngine
 from kledger.native.broker import ConsumerRequest
 from kledger.native.errors import NotAllowed
 from kledger.subscriptions.model import SubscriptionType
-from tests.native.serving import Link, Serving, serving, turns
+from tests.native.serving import Link, Serving, serving, ticks
 from tests.native.storm import PARTITIONS, SECONDS_MAX, TOPICS, Storm
 
 STEPS = 400
@@ -56,6 +56,6 @@ async def check_owed(serving_: Serving, topic: str, name: str) -> None:
         links.append(link)
     async with asyncio.timeout(SECONDS_MAX):  # threads may be needed to read
         while stats.backlog > sum(len(link.values()) for link in links):
-            await turns()
-    await turns()
+            await ticks()
+    await ticks()
     assert stats.backlog == sum(len(link.values()) for link in links)

@@ -8,7 +8,7 @@ from kledger.runtime.clock import SystemClock
 from kledger.runtime.entropy import SystemEntropy
 from kledger.subscriptions.model import SubscriptionType
 from tests.delivery.transactions import Writer
-from tests.native.serving import Link, Serving, ack, serving, turns
+from tests.native.serving import Link, Serving, ack, serving, ticks
 
 ALL_TYPES = pytest.mark.parametrize("kind", SubscriptionType)
 
@@ -32,20 +32,20 @@ async def test_commits_come_when_they_are_settled_and_aborts_never(kind: Subscri
         await one.write("b", "c")
         await two.write("-")
         await serving_.append("d")
-        await turns()
+        await ticks()
         assert ["a"] == link.values()
         await two.end(commit=False)
         await one.write("e")
-        await turns()
+        await ticks()
         assert ["a"] == link.values(), "behind a transaction that is open"
         await one.end(commit=True)
-        await turns()
+        await ticks()
         assert ["a", "b", "c", "d", "e"] == link.values()
         await consumer.acknowledge([ack(each) for each in link.deliveries])
         await one.write("-", "-")
         await one.end(commit=False)
         await serving_.append("f")
-        await turns()
+        await ticks()
         assert "f" == link.values()[5]
         assert 1 == await backlog(serving_), "what is hidden was passed over"
 
@@ -62,12 +62,12 @@ async def test_negatively_acknowledged_records_are_redelivered_behind_an_open_tr
         await one.write("b")
         link = Link()
         consumer = await serving_.consume(link, kind=kind)
-        await turns()
+        await ticks()
         consumer.redeliver(None)
-        await turns()
+        await ticks()
         assert ["a", "a"] == link.values()
         await one.end(commit=True)
-        await turns()
+        await ticks()
         assert ["a", "a", "b"] == link.values()
 
 
@@ -133,7 +133,7 @@ async def test_an_open_transaction_joins_the_backlog_when_committed() -> None:
         assert 5 == await backlog(serving_), "its marker counts until a consumer comes"
         link = Link()
         await serving_.consume(link)
-        await turns()
+        await ticks()
         assert ["a", "b", "c", "d"] == link.values()
         assert 4 == await backlog(serving_)
 
@@ -146,7 +146,7 @@ async def test_acknowledgements_of_invisible_records_are_ignored() -> None:
         await serving_.append("a")
         await one.write("b")
         beyond = await serving_.append("c", "d")
-        await turns()
+        await ticks()
         (delivery,) = link.deliveries
         await consumer.acknowledge([ack(delivery)._replace(position=beyond, batch_size=2)])
         assert 1 == await backlog(serving_)
@@ -172,11 +172,11 @@ async def test_latest_is_before_open_transactions(way: str) -> None:
             )
         link = Link()
         await serving_.consume(link, start="latest")
-        await turns()
+        await ticks()
         assert ([], 0) == (link.values(), await backlog(serving_))
         await two.end(commit=False)
         await one.end(commit=True)
-        await turns()
+        await ticks()
         assert ["a", "b"] == link.values()
 
 
@@ -189,7 +189,7 @@ async def test_going_into_an_aborted_or_an_open_transaction() -> None:
         is_open = await two.write("b", "c", "d")
         link = Link()
         await serving_.consume(link)
-        await turns()
+        await ticks()
         for target, expected in (
             (RecordPosition(aborted, 1), ["a"]),
             (RecordPosition(is_open, 1), []),
@@ -199,10 +199,10 @@ async def test_going_into_an_aborted_or_an_open_transaction() -> None:
             )
             link = Link()
             await serving_.consume(link)
-            await turns()
+            await ticks()
             assert expected == link.values()
         await two.end(commit=True)
-        await turns()
+        await ticks()
         assert ["c", "d"] == link.values()
 
 
@@ -214,19 +214,19 @@ async def test_aborted_records_are_hidden_after_a_restart() -> None:
         await serving_.append("a")
         await one.end(commit=False)
         await two.write("b")
-        topic = serving_.house.registry.get("orders")
+        topic = serving_.topics.registry.get("orders")
         assert topic is not None
         await one.log.close()
-        await serving_.house.registry.close()
+        await serving_.topics.registry.close()
         reopened = await serving_.log()
         assert reopened is not one.log
         link = Link()
         await serving_.consume(link)
-        await turns()
+        await ticks()
         assert ["a"] == link.values()
         two.log = reopened
         await two.end(commit=True)
-        await turns()
+        await ticks()
         assert ["a", "b"] == link.values()
 
 
@@ -252,7 +252,7 @@ async def test_forwarding_copies_committed_records_in_order() -> None:
         await forwarding.run(until_caught_up=True)
         copied = Link()
         await serving_.consume(copied, topic="copy", subscription="look")
-        await turns()
+        await ticks()
         assert ["a", "b", "c"] == copied.values()
         log = await serving_.log("copy")
         assert (3, 3) == (log.high_watermark, log.last_stable_offset)

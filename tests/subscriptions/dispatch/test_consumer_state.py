@@ -2,7 +2,7 @@
 
 import pytest
 
-from kledger.subscriptions.dispatch.consumer_state import PERMITS_MAX, ConsumerState
+from kledger.subscriptions.dispatch.consumer_state import PERMITS_HELD_MAX, ConsumerState
 from kledger.subscriptions.errors import InvalidRequest
 from tests.subscriptions.dispatch.builders import consumer
 
@@ -51,7 +51,7 @@ def test_permits_are_limited() -> None:
     state = limited(0)
     state.add_permits(1 << 60)
     state.add_permits(1 << 60)
-    assert PERMITS_MAX == state.permits
+    assert PERMITS_HELD_MAX == state.permits
 
 
 def test_limit_is_not_negative() -> None:

@@ -1,4 +1,4 @@
-"""Limits of what is not acknowledged."""
+"""Limits of unacknowledged records."""
 
 import pytest
 

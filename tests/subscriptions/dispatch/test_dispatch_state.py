@@ -47,7 +47,7 @@ class DispatchMachine(RuleBasedStateMachine):
         delay_ms=st.sampled_from([0, 10]),
         reads=st.sampled_from([1, 2, 5]),
         look_ahead=st.sampled_from([1, 4, 100]),
-        turns=st.sampled_from([1, 3]),
+        round_robin=st.sampled_from([1, 3]),
         consumers=st.lists(PEOPLE, min_size=1, max_size=3),
         lists=st.lists(KEY_LISTS, min_size=5, max_size=20),
         seed=st.integers(0, 1 << 32),
@@ -60,7 +60,7 @@ class DispatchMachine(RuleBasedStateMachine):
         delay_ms: int,
         reads: int,
         look_ahead: int,
-        turns: int,
+        round_robin: int,
         consumers: list[ConsumerOptions],
         lists: list[tuple[bytes | None, ...]],
         seed: int,
@@ -71,7 +71,7 @@ class DispatchMachine(RuleBasedStateMachine):
             failover_delay_ms=delay_ms,
             partition_index=1,
             read_entries_max=reads,
-            round_robin_entries_max=turns,
+            round_robin_entries_max=round_robin,
             delayed_max=3,
             look_ahead_consumer_max=look_ahead,
             look_ahead_max=2 * look_ahead,
@@ -222,7 +222,7 @@ class DispatchMachine(RuleBasedStateMachine):
                     assert len(model_consumer.held) == consumer.unacked.count
 
     def teardown(self) -> None:
-        """With room and time, all unacknowledged records are delivered."""
+        """With free buffers and enough time, all unacknowledged records are delivered."""
         if not hasattr(self, "driver"):
             return
         driver = self.driver

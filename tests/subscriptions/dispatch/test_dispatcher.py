@@ -16,7 +16,7 @@ from kledger.subscriptions.errors import (
 from kledger.subscriptions.model import RecordMask, SubscriptionType
 from tests.subscriptions.dispatch.builders import consumer
 from tests.subscriptions.dispatch.dispatcher_fixture import Scene
-from tests.subscriptions.steps import turns
+from tests.subscriptions.steps import until_idle
 
 EXCLUSIVE, FAILOVER = SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER
 SHARED, KEY_SHARED = SubscriptionType.SHARED, SubscriptionType.KEY_SHARED
@@ -39,10 +39,10 @@ async def test_existing_and_later_entries_are_delivered(
     await scene.add(b"a", b"b")
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     assert ["0.0", "0.1"] == scene.shown(number)
     await scene.add(b"c")
-    await turns()
+    await until_idle()
     assert ["0.0", "0.1", "1.0"] == scene.shown(number)
     assert 3 == dispatcher.unacknowledged
 
@@ -55,12 +55,12 @@ async def test_nothing_is_delivered_beyond_the_permits(
         await scene.add()
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher, permits=0)
-    await turns()
+    await until_idle()
     assert [] == scene.shown(number)
     for count in (2, 1, 3):
         before = len(scene.shown(number))
         dispatcher.add_permits(number, count)
-        await turns()
+        await until_idle()
         assert before + count == len(scene.shown(number))
 
 
@@ -72,7 +72,7 @@ async def test_many_entries_are_delivered_in_one_call(scene: Scene, kind: Subscr
     calls: list[int] = []
     number = dispatcher.add_consumer(consumer(), lambda each: calls.append(len(each)))
     dispatcher.add_permits(number, 99)
-    await turns()
+    await until_idle()
     assert [50] == calls
 
 
@@ -84,11 +84,11 @@ async def test_batch_that_waits_for_permits_is_read_once(
         await scene.add(b"a", b"b", b"c")
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher, permits=4)
-    await turns()
+    await until_idle()
     reads = scene.engine.calls["read"]
     await scene.acknowledge(dispatcher, 2)
     dispatcher.add_permits(number, 3)
-    await turns()
+    await until_idle()
     assert ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2", "3.0"] == scene.shown(number)[:7]
     assert reads == scene.engine.calls["read"]
 
@@ -101,14 +101,14 @@ async def test_first_consumer_after_none_gets_everything_again(
         await scene.add()
     dispatcher = scene.dispatcher(kind)
     first = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     await scene.acknowledge(dispatcher, 1)
     dispatcher.remove_consumer(first)
     dispatcher.remove_consumer(first)
     number = scene.cursor.revision.number
     second = scene.join(dispatcher)
     assert number + 1 == scene.cursor.revision.number
-    await turns()
+    await until_idle()
     assert ["0.0", "2.0"] == scene.shown(second)
     assert [1, 1] == [each.redelivery_count for each in scene.got[second]]
     assert 2 == dispatcher.redelivered
@@ -122,10 +122,10 @@ async def test_acknowledged_records_of_a_batch_are_not_redelivered(
     position = await scene.add(b"a", b"b", b"c")
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     await scene.cursor.delete_batch_index(position, [0, 2], 3)
     dispatcher.redeliver(number, None)
-    await turns()
+    await until_idle()
     assert ["0.0", "0.1", "0.2", "0.1"] == scene.shown(number)
 
 
@@ -137,9 +137,9 @@ async def test_only_negatively_acknowledged_records_are_redelivered(
         await scene.add(b"a", b"b")
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     dispatcher.redeliver(number, [RecordMask(scene.positions[1], 0b10)])
-    await turns()
+    await until_idle()
     assert ["1.1"] == scene.shown(number)[6:]
     assert 1 == scene.got[number][-1].redelivery_count
 
@@ -152,10 +152,10 @@ async def test_redelivery_rewinds_to_everything_unacknowledged(
         await scene.add()
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     await scene.acknowledge(dispatcher, 0)
     dispatcher.redeliver(number, [RecordMask(scene.positions[2])])
-    await turns()
+    await until_idle()
     assert ["0.0", "1.0", "2.0", "1.0", "2.0"] == scene.shown(number)
 
 
@@ -167,13 +167,13 @@ async def test_delivery_resumes_below_the_unacknowledged_limit(
         await scene.add()
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher, consumer(unacked_max=2))
-    await turns()
+    await until_idle()
     assert 2 == len(scene.shown(number))
     await scene.acknowledge(dispatcher, 0)
-    await turns()
+    await until_idle()
     assert 3 == len(scene.shown(number))
     await scene.acknowledge(dispatcher, 1, 2)
-    await turns()
+    await until_idle()
     assert 5 == len(scene.shown(number))
 
 
@@ -187,13 +187,13 @@ async def test_read_in_flight_is_dropped_by_a_redelivery(
     await scene.add()
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     scene.steps.reads.shut()
     await scene.add()
-    await turns()
+    await until_idle()
     dispatcher.redeliver(number, None)
     scene.steps.reads.open()
-    await turns()
+    await until_idle()
     assert ["0.0", "0.0", "1.0"] == scene.shown(number)
 
 
@@ -204,14 +204,14 @@ async def test_replay_in_flight_is_dropped_by_a_reset(scene: Scene, kind: Subscr
         await scene.add()
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     scene.steps.reads.shut()
     dispatcher.redeliver(number, [RecordMask(scene.positions[1])])
-    await turns()
+    await until_idle()
     scene.cursor.revision.start()
     scene.revise(dispatcher, lambda state: state.mark_delete(scene.positions[1]))
     scene.steps.reads.open()
-    await turns()
+    await until_idle()
     assert ["0.0", "1.0", "2.0"] == scene.shown(number)
 
 
@@ -224,14 +224,14 @@ async def test_buffered_entries_are_dropped_by_a_reset(
         await scene.add(b"a", b"b")
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher, permits=3)
-    await turns()
+    await until_idle()
     assert ["0.0", "0.1", "1.0", "1.1"] == scene.shown(number)
     scene.cursor.revision.start()
     dispatcher.add_permits(number, 99)
-    await turns()
+    await until_idle()
     assert 4 == len(scene.shown(number)), "nothing while it runs"
     scene.revise(dispatcher, to_start)
-    await turns()
+    await until_idle()
     expected = [f"{entry}.{index}" for entry in range(4) for index in range(2)]
     assert expected == scene.shown(number)[4:]
     assert {0} == {each.redelivery_count for each in scene.got[number]}
@@ -246,12 +246,12 @@ async def test_buffered_entries_are_redelivered_after_a_failed_revision(
         await scene.add(b"a", b"b")
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher, permits=3)
-    await turns()
+    await until_idle()
     scene.cursor.revision.start()
     scene.cursor.revision.end(lambda state: None)
     dispatcher.resume()
     dispatcher.add_permits(number, 99)
-    await turns()
+    await until_idle()
     assert [f"{entry}.{index}" for entry in range(4) for index in range(2)] == (
         scene.shown(number)[4:]
     )
@@ -268,15 +268,15 @@ async def test_sequential_read_in_flight_is_dropped_by_a_reset(
     for does_fail in (False, True):
         scene.steps.reads.shut()
         number = scene.join(dispatcher)
-        await turns()
+        await until_idle()
         scene.cursor.revision.start()
         if does_fail:
             scene.engine.fail_next("read")
         scene.steps.reads.open()
-        await turns()
+        await until_idle()
         assert [] == scene.shown(number)
         scene.revise(dispatcher, lambda state: state.mark_delete(scene.positions[0]))
-        await turns()
+        await until_idle()
         assert ["1.0"] == scene.shown(number)
         dispatcher.remove_consumer(number)
 
@@ -297,14 +297,14 @@ async def test_redelivery_during_a_revision_rewinds_after_it(scene: Scene) -> No
         await scene.add()
     dispatcher = scene.dispatcher(EXCLUSIVE)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     scene.cursor.revision.start()
     dispatcher.redeliver(number, None)
-    await turns()
+    await until_idle()
     assert 2 == len(scene.shown(number))
     scene.cursor.revision.end(lambda state: None)
     dispatcher.resume()
-    await turns()
+    await until_idle()
     assert ["0.0", "1.0"] == scene.shown(number)[2:]
 
 
@@ -322,19 +322,19 @@ async def test_failed_read_is_retried_with_back_off(
     with caplog.at_level(logging.WARNING):
         number = scene.join(dispatcher)
         for _ in range(12):
-            await turns()
+            await until_idle()
             scene.engine.fail_next("read")
             scene.clock.advance(retry_ms - 1)
-            await turns()
+            await until_idle()
             calls = scene.engine.calls["read"]
             scene.clock.advance(1)
-            await turns()
+            await until_idle()
             assert calls + 1 == scene.engine.calls["read"]
             retry_ms = min(2 * retry_ms, RETRY_MAX_MS)
     assert "cursor s: a read failed" in caplog.text
     assert [] == scene.shown(number)
     scene.clock.advance(retry_ms)
-    await turns()
+    await until_idle()
     assert ["0.0"] == scene.shown(number)
 
 
@@ -344,13 +344,13 @@ async def test_failed_replay_loses_nothing(scene: Scene, kind: SubscriptionType)
         await scene.add()
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     scene.engine.fail_next("read")
     dispatcher.redeliver(number, None)
-    await turns()
+    await until_idle()
     assert 3 == len(scene.shown(number))
     scene.clock.advance(RETRY_MIN_MS)
-    await turns()
+    await until_idle()
     assert ["0.0", "1.0", "2.0"] == scene.shown(number)[3:]
 
 
@@ -362,9 +362,9 @@ async def test_terminated_ledger_is_read_to_its_end_and_again(
     await scene.ledger.terminate()
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     dispatcher.redeliver(number, None)
-    await turns()
+    await until_idle()
     assert ["0.0", "0.0"] == scene.shown(number)
 
 
@@ -372,9 +372,9 @@ async def test_terminated_ledger_is_read_to_its_end_and_again(
 async def test_closed_cursor_ends_the_dispatcher(scene: Scene, kind: SubscriptionType) -> None:
     dispatcher = scene.dispatcher(kind)
     scene.join(dispatcher)
-    await turns()
+    await until_idle()
     await scene.cursor.close()
-    await turns()
+    await until_idle()
     assert dispatcher.is_closed
     with pytest.raises(SubscriptionClosed):
         scene.join(dispatcher)
@@ -386,11 +386,11 @@ async def test_close_leaves_no_tasks_and_timers(scene: Scene, kind: Subscription
     await scene.add(b"a", due_ms=scene.clock.now_ms() + 500)
     dispatcher = scene.dispatcher(kind)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     for _ in range(2):
         await dispatcher.close()
     await scene.add()
-    await turns()
+    await until_idle()
     assert len(scene.shown(number)) == (1 if kind in {EXCLUSIVE, FAILOVER} else 0)
     assert 0 == len(scene.timers)
     assert {"timers"} >= {task.get_name() for task in scene.supervisor._tasks}
@@ -402,11 +402,11 @@ async def test_close_leaves_no_tasks_and_timers(scene: Scene, kind: Subscription
 async def test_reading_stops_with_the_last_consumer(scene: Scene) -> None:
     dispatcher = scene.dispatcher(SHARED)
     number = scene.join(dispatcher)
-    await turns()
+    await until_idle()
     dispatcher.remove_consumer(number)
-    await turns()
+    await until_idle()
     await scene.add()
-    await turns()
+    await until_idle()
     assert scene.cursor.read_position == scene.positions[0]
 
 

@@ -25,7 +25,7 @@ from tests.subscriptions.dispatch.builders import (
     masks_of,
 )
 from tests.subscriptions.dispatch.dispatcher_fixture import Scene
-from tests.subscriptions.steps import turns
+from tests.subscriptions.steps import until_idle
 
 Result = TypeVar("Result")
 
@@ -33,7 +33,7 @@ CONSUMERS_MAX = 4
 ODDS = {
     "append": 6, "append_delayed": 2, "join": 3, "leave": 1.5, "add_permits": 6, "acknowledge": 7,
     "redeliver": 3, "reset": 0.5, "advance": 3, "shut_reads": 2, "shut_writes": 1, "open": 4,
-    "fail_a_read": 0.5, "turn": 8, "come_to_rest": 2,
+    "fail_a_read": 0.5, "run_until_idle": 8, "come_to_rest": 2,
 }  # fmt: skip
 """What happens, and how often."""
 
@@ -71,7 +71,7 @@ class Storm:
         await self.scene.close()
 
     async def end(self) -> None:
-        """With room and time, all unacknowledged records are delivered."""
+        """With free buffers and enough time, all unacknowledged records are delivered."""
         await self.open()
         await self.come_to_rest()
         if not self.model.consumers:
@@ -236,12 +236,12 @@ class Storm:
     async def fail_a_read(self) -> None:
         self.scene.engine.fail_next("read")
 
-    async def turn(self) -> None:
+    async def run_until_idle(self) -> None:
         for _ in range(self.random.randrange(6)):
             await asyncio.sleep(0)
 
     async def come_to_rest(self) -> None:
-        await turns()
+        await until_idle()
         for done in [each for each in self.work if each.done()]:
             self.work.remove(done)
             done.result()

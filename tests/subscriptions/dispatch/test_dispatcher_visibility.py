@@ -9,7 +9,7 @@ from kledger.subscriptions.dispatch.dispatcher import Dispatcher
 from kledger.subscriptions.model import RecordMask, SubscriptionType
 from tests.subscriptions.dispatch.builders import consumer
 from tests.subscriptions.dispatch.dispatcher_fixture import Scene
-from tests.subscriptions.steps import turns
+from tests.subscriptions.steps import until_idle
 from tests.subscriptions.switchable_filter import SwitchableFilter
 
 EXCLUSIVE, FAILOVER = SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER
@@ -41,7 +41,7 @@ class Stage:
         positions = self.scene.positions
         at = {} if before is None else {"at": positions[before]}
         self.visibility_filter.move(**at, hidden=[positions[each] for each in hidden])
-        await turns()
+        await until_idle()
 
 
 async def fill(scene: Scene, count: int) -> None:
@@ -56,11 +56,11 @@ async def test_unsettled_entry_is_not_delivered_nor_any_behind_it(
     await fill(scene, 6)
     stage = Stage(scene, kind, before=2)
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     assert ["0.0", "1.0"] == scene.shown(number)
     await scene.add()
     stage.dispatcher.add_permits(number, 9)
-    await turns()
+    await until_idle()
     assert ["0.0", "1.0"] == scene.shown(number), "whatever else happens"
     await stage.lift(4)
     assert ["0.0", "1.0", "2.0", "3.0"] == scene.shown(number)
@@ -74,7 +74,7 @@ async def test_unsettled_entries_are_read_once(scene: Scene, kind: SubscriptionT
     await fill(scene, 4)
     stage = Stage(scene, kind, before=0)
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     reads = scene.engine.calls["read"]
     for before in (1, 2, 3):
         await stage.lift(before)
@@ -89,7 +89,7 @@ async def test_hidden_entries_are_acknowledged_and_not_delivered(
     await fill(scene, 6)
     stage = Stage(scene, kind, before=3, hidden=(0, 2))
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     assert ["1.0"] == scene.shown(number)
     await stage.lift(hidden=(3, 4))
     assert ["1.0", "5.0"] == scene.shown(number)
@@ -105,7 +105,7 @@ async def test_reading_continues_after_a_read_of_hidden_entries(
     await fill(scene, 5)
     stage = Stage(scene, kind, before=3, hidden=(0, 1, 2, 3), read_entries_max=2)
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     await stage.lift()
     assert ["4.0"] == scene.shown(number)
 
@@ -115,7 +115,7 @@ async def test_hidden_entries_cost_no_permits(scene: Scene, kind: SubscriptionTy
     await fill(scene, 5)
     stage = Stage(scene, kind, before=4, hidden=(0, 1, 2))
     number = scene.join(stage.dispatcher, permits=1)
-    await turns()
+    await until_idle()
     assert ["3.0"] == scene.shown(number)
 
 
@@ -126,10 +126,10 @@ async def test_consumer_that_joins_gets_unsettled_entries_once_settled(
     await fill(scene, 3)
     stage = Stage(scene, kind, before=1)
     first = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     stage.dispatcher.remove_consumer(first)
     second = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     assert ["0.0"] == scene.shown(second)
     await stage.lift(hidden=(1,))
     assert ["0.0", "2.0"] == scene.shown(second)
@@ -144,12 +144,12 @@ async def test_filter_has_no_listener_without_unsettled_entries(
     stage = Stage(scene, kind, before=1)
     assert {} == stage.visibility_filter.listeners
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     assert stage.visibility_filter.listeners
     stage.dispatcher.remove_consumer(number)
     assert {} == stage.visibility_filter.listeners
     scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     assert stage.visibility_filter.listeners
     await stage.dispatcher.close()
     assert {} == stage.visibility_filter.listeners
@@ -163,7 +163,7 @@ async def test_unsettled_entries_are_dropped_when_the_position_is_set(
     await fill(scene, 6)
     stage = Stage(scene, kind, before=4)
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     await scene.acknowledge(stage.dispatcher, 0, 1, 2, 3)
     scene.cursor.revision.start()
     await stage.lift(5, hidden=(4,))
@@ -172,7 +172,7 @@ async def test_unsettled_entries_are_dropped_when_the_position_is_set(
         state.reset(*state.reset_target(scene.positions[2], force=False))
 
     scene.revise(stage.dispatcher, edit)
-    await turns()
+    await until_idle()
     shown = ["0.0", "1.0", "2.0", "3.0"]
     assert [*shown, "2.0", "3.0"] == scene.shown(number)
     await stage.lift()
@@ -186,7 +186,7 @@ async def test_reset_into_unsettled_entries_delivers_none_of_them(
     await fill(scene, 5)
     stage = Stage(scene, kind, before=1)
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     scene.cursor.revision.start()
 
     def edit(state: CursorState) -> None:
@@ -206,7 +206,7 @@ async def test_unsettled_entries_that_were_skipped_are_not_delivered(
     await fill(scene, 5)
     stage = Stage(scene, kind, before=1)
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     await scene.acknowledge(stage.dispatcher, 2, 3)
     await stage.lift()
     assert ["0.0", "1.0", "4.0"] == scene.shown(number)
@@ -219,15 +219,15 @@ async def test_redelivery_continues_while_entries_are_unsettled(
     await fill(scene, 4)
     stage = Stage(scene, kind, before=2)
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     looks = stage.visibility_filter.looks
     stage.dispatcher.redeliver(number, [RecordMask(scene.positions[1])])
-    await turns()
+    await until_idle()
     assert ["0.0", "1.0", "1.0"] == scene.shown(number)
     await stage.lift()
     assert ["2.0", "3.0"] == scene.shown(number)[3:]
     stage.dispatcher.redeliver(number, None)
-    await turns()
+    await until_idle()
     assert ["0.0", "1.0", "2.0", "3.0"] == scene.shown(number)[5:]
     assert stage.visibility_filter.looks <= looks + 6, "redelivered entries were visible before"
 
@@ -237,9 +237,9 @@ async def test_rewind_asks_the_filter_again(scene: Scene, kind: SubscriptionType
     await fill(scene, 4)
     stage = Stage(scene, kind, before=2)
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     stage.dispatcher.redeliver(number, None)
-    await turns()
+    await until_idle()
     assert ["0.0", "1.0", "0.0", "1.0"] == scene.shown(number)
     await stage.lift(hidden=(2,))
     assert ["3.0"] == scene.shown(number)[4:]
@@ -251,7 +251,7 @@ async def test_keys_stay_in_order_behind_unsettled_entries(scene: Scene) -> None
         await scene.add(*keys)
     stage = Stage(scene, KEY_SHARED, before=1)
     numbers = [scene.join(stage.dispatcher, consumer(name)) for name in ("x", "y")]
-    await turns()
+    await until_idle()
     assert ["0.0", "0.1"] == sorted(scene.shown(numbers[0]) + scene.shown(numbers[1]))
     await stage.lift(hidden=(2,))
     shown = [scene.shown(number) for number in numbers]
@@ -271,10 +271,10 @@ async def test_delayed_records_wait_for_time_and_filter(
         await scene.add(b"a" if due_ms else b"b", due_ms=due_ms)
     stage = Stage(scene, kind, before=1)
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     assert ([], 1) == (scene.shown(number), stage.dispatcher.delayed)
     scene.clock.advance(1_000)
-    await turns()
+    await until_idle()
     assert ["0.0"] == scene.shown(number)
     await stage.lift(hidden=(3,))
     assert ["0.0", "1.0", "2.0"] == scene.shown(number), "its time came while it waited"
@@ -288,6 +288,6 @@ async def test_filter_that_hides_everything_leaves_no_backlog(
     await fill(scene, 3)
     stage = Stage(scene, kind, before=0, hidden=(0, 1, 2))
     number = scene.join(stage.dispatcher)
-    await turns()
+    await until_idle()
     await stage.lift()
     assert ([], 0) == (scene.shown(number), scene.cursor.backlog)

@@ -21,7 +21,7 @@ LARGE = 2_000
 
 
 @asynccontextmanager
-async def house_with(threads: StoreThreads) -> AsyncIterator[PartitionFixture]:
+async def fixture_with(threads: StoreThreads) -> AsyncIterator[PartitionFixture]:
     made = PartitionFixture(FaultyEngine(None), ManualClock(1_000_000))
     await made.open(threads=threads)
     try:
@@ -32,27 +32,27 @@ async def house_with(threads: StoreThreads) -> AsyncIterator[PartitionFixture]:
 
 
 @asynccontextmanager
-async def held_house(pool: HeldPool) -> AsyncIterator[PartitionFixture]:
-    async with house_with(StoreThreads(compute_pool=lambda: pool)) as made:
+async def held_fixture(pool: HeldPool) -> AsyncIterator[PartitionFixture]:
+    async with fixture_with(StoreThreads(compute_pool=lambda: pool)) as made:
         try:
             yield made
         finally:
             pool.release()
 
 
-async def add_large(house: PartitionFixture, *, codec: int = 0) -> list[str]:
+async def add_large(fixture: PartitionFixture, *, codec: int = 0) -> list[str]:
     values = [str(number) for number in range(LARGE)]
     records = [NewRecord(each.encode(), b"%d" % (int(each) % 5)) for each in values]
-    await house.ledger.add_entry(bytes(build_batch(records, codec=codec)), message_count=LARGE)
+    await fixture.ledger.add_entry(bytes(build_batch(records, codec=codec)), message_count=LARGE)
     return values
 
 
 @pytest.mark.parametrize("codec", [0, 1, 4])
 async def test_keys_of_a_large_entry_are_not_scanned_on_the_event_loop(codec: int) -> None:
     pool = HeldPool()
-    async with held_house(pool) as house:
-        values = await add_large(house, codec=codec)
-        subscription = await house.subscription()
+    async with held_fixture(pool) as fixture:
+        values = await add_large(fixture, codec=codec)
+        subscription = await fixture.subscription()
         pool.release()
         clients = [
             await Client(f"c{number}").join(
@@ -69,9 +69,9 @@ async def test_keys_of_a_large_entry_are_not_scanned_on_the_event_loop(codec: in
 
 async def test_entries_scanned_before_a_reset_are_not_delivered_after_it() -> None:
     pool = HeldPool()
-    async with held_house(pool) as house:
-        values = await add_large(house)
-        subscription = await house.subscription()
+    async with held_fixture(pool) as fixture:
+        values = await add_large(fixture)
+        subscription = await fixture.subscription()
         client = await Client().join(subscription, SubscriptionType.KEY_SHARED, permits=2 * LARGE)
         while not pool.waiting_count:  # noqa: ASYNC110 (ticks of the event loop, no time)
             await asyncio.sleep(0)
@@ -82,7 +82,7 @@ async def test_entries_scanned_before_a_reset_are_not_delivered_after_it() -> No
             subscription, SubscriptionType.KEY_SHARED, permits=2 * LARGE
         )
         assert sorted(values) == sorted(await again.got(LARGE))
-        await house.quiet()
+        await fixture.quiet()
         assert LARGE == len(again.values) + len(client.values)
 
 
@@ -91,11 +91,11 @@ async def test_many_headers_are_not_scanned_on_the_event_loop(
     type_: SubscriptionType,
 ) -> None:
     pool = HeldPool()
-    async with held_house(pool) as house:
+    async with held_fixture(pool) as fixture:
         headers = [*[("h", b"")] * LARGE, (DELIVER_AT, b"1500")]
         batch = bytes(build_batch([NewRecord(b"late", headers=headers)]))
-        await house.ledger.add_entry(batch, message_count=1)
-        subscription = await house.subscription()
+        await fixture.ledger.add_entry(batch, message_count=1)
+        subscription = await fixture.subscription()
         client = await Client().join(subscription, type_, permits=1)
         while not pool.waiting_count:  # noqa: ASYNC110 (ticks of the event loop, no time)
             await asyncio.sleep(0)
@@ -111,9 +111,9 @@ async def test_entries_that_end_their_process_are_delivered_whole(
 ) -> None:
     """Two entries are scanned together, then twice alone: a process may die for other reasons."""
     threads = StoreThreads(compute_processes=lambda: DyingProcesses(deaths))
-    async with house_with(threads) as house:
-        values = [*await add_large(house), *await add_large(house)]
-        subscription = await house.subscription()
+    async with fixture_with(threads) as fixture:
+        values = [*await add_large(fixture), *await add_large(fixture)]
+        subscription = await fixture.subscription()
         one, other = [
             await Client(name).join(subscription, SubscriptionType.KEY_SHARED, permits=2 * LARGE)
             for name in ("one", "other")

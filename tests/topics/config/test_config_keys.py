@@ -38,7 +38,7 @@ segment.ms long 604800000 log.roll.ms
 unclean.leader.election.enable boolean false unclean.leader.election.enable
 """
 
-OURS = {"kledger.retention.waits.for"}
+OURS = {"kledger.compaction.threshold.bytes", "kledger.retention.waits.for"}
 
 
 def test_names_types_defaults_and_synonyms_are_those_of_the_release() -> None:

@@ -138,7 +138,7 @@ def test_describe_lists_every_public_name_with_its_source() -> None:
     defaults = TopicDefaults(configs={"log.retention.hours": "2"})
     entries = {entry.name: entry for entry in describe({"retention.ms": "5"}, defaults)}
     assert sorted(entries) == list(entries)
-    assert 34 == len(entries)
+    assert 35 == len(entries)
     found = entries["retention.ms"]
     assert ("5", ConfigSource.TOPIC) == (found.value, found.source)
     assert [

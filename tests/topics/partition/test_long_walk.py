@@ -10,13 +10,13 @@ from kledger.topics.partition.long_walk import run_walk
 from kledger.topics.partition.record_walk import WalkNeeded
 from tests.runtime.dying_processes import DyingProcesses
 from tests.topics.partition.test_record_walk import keyed, walk
-from tests.topics.words import house, walked_here
+from tests.topics.words import open_topics, walked_here
 
 
 @pytest.mark.parametrize("codec", [0, 2, 4])
 async def test_a_process_finds_what_this_one_finds(codec: int) -> None:
     keyless = build_batch([NewRecord(b"v")] * 1000, codec=codec)
-    async with house() as at:
+    async with open_topics() as at:
         pool = at.store.compute_pool
         good, bad = walk(keyed(1000, codec=codec)), walk(keyless)
         assert walked_here(good) == await run_walk(good, pool)
@@ -28,7 +28,7 @@ async def test_a_process_finds_what_this_one_finds(codec: int) -> None:
 
 
 async def test_a_walk_whose_process_dies_rejects_the_batch_until_it_is_sent_again() -> None:
-    async with house(threads=StoreThreads(compute_processes=lambda: DyingProcesses(1))) as at:
+    async with open_topics(threads=StoreThreads(compute_processes=lambda: DyingProcesses(1))) as at:
         log = await at.log(configs={"cleanup.policy": "compact"})
         for is_stored in (False, True):
             with pytest.raises(WalkNeeded) as needed:

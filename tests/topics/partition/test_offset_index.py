@@ -19,7 +19,7 @@ def noted(entries: list[Entry], size: int = 100) -> tuple[OffsetIndex, list[Inde
     index = OffsetIndex(250)
     rows: list[IndexRow] = []
     for ledger, entry, base, end, time in entries:
-        rows += index.note(
+        rows += index.add_entry(
             ledger, entry, base_offset=base, next_offset=end, size=size, max_timestamp=time
         )
     return index, rows
@@ -130,7 +130,7 @@ def test_resumed_index_equals_one_that_never_stopped(
     after: list[IndexRow] = []
     for ledger, entry, base, end, time in entries:
         if (ledger, entry) >= (ledger_id, covered):
-            after += again.note(
+            after += again.add_entry(
                 ledger, entry, base_offset=base, next_offset=end, size=100, max_timestamp=time
             )
     assert whole.all_summaries() == again.all_summaries()
@@ -145,5 +145,5 @@ def test_remove_before_forgets_ledgers_even_the_newest() -> None:
     index.remove_before(8)
     assert [] == index.all_summaries() == list(index.summaries_since(-1, 0))
     assert index.find_ledger(100) is None
-    assert [] == index.note(9, 0, base_offset=12, next_offset=14, size=1, max_timestamp=1)
+    assert [] == index.add_entry(9, 0, base_offset=12, next_offset=14, size=1, max_timestamp=1)
     assert [LedgerSummary(9, 12, 14, 1)] == index.all_summaries()

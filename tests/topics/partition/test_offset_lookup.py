@@ -25,7 +25,7 @@ from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
 from tests.runtime.dying_processes import DyingProcesses
 from tests.runtime.held_pool import HeldPool
-from tests.topics.words import SMALL_SEGMENTS, CountingEngine, append, house, offsets, submit
+from tests.topics.words import SMALL_SEGMENTS, CountingEngine, append, offsets, open_topics, submit
 
 T = NOW_MS
 BATCH_BYTES = 69  # one record with a value of one byte
@@ -47,8 +47,8 @@ async def asked(log: PartitionLog, *times: int) -> list[int | None]:
 async def test_row_72_and_73_first_record_at_or_after_a_time(
     is_one_batch: bool, codec: int
 ) -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         if is_one_batch:
             await append(log, timed(2, 4, 6, 8, codec=codec))
         else:
@@ -68,8 +68,8 @@ async def test_large_and_compressed_batches_are_not_searched_on_the_event_loop(
     """10,000 small records take 75 ms, in which no other client would be served."""
     pool = HeldPool()
     pool.release()
-    async with house(threads=StoreThreads(compute_pool=lambda: pool)) as here:
-        log = await here.log()
+    async with open_topics(threads=StoreThreads(compute_pool=lambda: pool)) as opened:
+        log = await opened.log()
         await append(log, timed(*range(count), codec=codec))
         assert [count - 1] == await asked(log, count - 1)
         assert (T + count - 1, count - 1) == await log.max_timestamp_offset()
@@ -78,8 +78,10 @@ async def test_large_and_compressed_batches_are_not_searched_on_the_event_loop(
 
 
 async def test_a_search_whose_process_dies_can_be_retried() -> None:
-    async with house(threads=StoreThreads(compute_processes=lambda: DyingProcesses(1))) as here:
-        log = await here.log()
+    async with open_topics(
+        threads=StoreThreads(compute_processes=lambda: DyingProcesses(1))
+    ) as opened:
+        log = await opened.log()
         await append(log, timed(1, 5, codec=4))
         with pytest.raises(TopicStorageFailed, match="records not read"):
             await log.offset_for_timestamp(T + 5)
@@ -87,8 +89,8 @@ async def test_a_search_whose_process_dies_can_be_retried() -> None:
 
 
 async def test_header_that_understates_its_largest_time_is_believed() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         understating = timed(1, 5)
         set_max_timestamp(understating, T + 1)
         refresh_checksum(understating)
@@ -98,8 +100,8 @@ async def test_header_that_understates_its_largest_time_is_believed() -> None:
 
 
 async def test_row_73_times_out_of_order() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, timed(5, 1, 9, 3, codec=2))
         await append(log, timed(4, 20))
         assert [0, 0, 2, 2, 5, 5, None] == await asked(log, 0, 5, 6, 9, 10, 20, 21)
@@ -109,8 +111,8 @@ async def test_row_73_times_out_of_order() -> None:
 
 
 async def test_row_74_newest_time() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         assert await log.max_timestamp_offset() is None
         for times in ((1, 7, 3), (7, 2), (5,)):
             await append(log, timed(*times, codec=3))
@@ -122,8 +124,8 @@ async def test_row_74_newest_time() -> None:
 
 
 async def test_header_that_claims_too_new_a_time_is_not_believed() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         boasting = timed(1, 2)
         struct.pack_into(">q", boasting, 35, T + 1000)
         refresh_checksum(boasting)
@@ -134,8 +136,8 @@ async def test_header_that_claims_too_new_a_time_is_not_believed() -> None:
 
 
 async def test_batch_that_cannot_be_read_is_passed_over() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         broken = timed(1, codec=4)
         broken[61:65] = b"\xff\xff\xff\xff"
         refresh_checksum(broken)
@@ -145,12 +147,12 @@ async def test_batch_that_cannot_be_read_is_passed_over() -> None:
 
 
 async def test_many_ledgers_and_intervals_after_a_restart() -> None:
-    async with house(is_closed_well=False) as here:
-        log = await here.log(configs={"internal.segment.bytes": "2000"})
+    async with open_topics(is_closed_cleanly=False) as opened:
+        log = await opened.log(configs={"internal.segment.bytes": "2000"})
         for each in range(100):
             await append(log, timed(each * 2, each * 2 + 1))
         live = await asked(log, *range(-1, 201, 7))
-    async with house(here.engine) as again:
+    async with open_topics(opened.engine) as again:
         log = await again.log()
         assert live == await asked(log, *range(-1, 201, 7))
         for offset in range(0, 200, 11):
@@ -163,8 +165,8 @@ async def test_a_newer_record_before_the_log_start_hides_nothing(
 ) -> None:
     """The largest time so far says nothing about later rows; they are read one by one."""
     monkeypatch.setattr(offset_index, "INTERVAL_BYTES_MIN", 2 * BATCH_BYTES)
-    async with house(is_closed_well=False) as here:
-        log = await here.log(configs=MANY_ROWS)
+    async with open_topics(is_closed_cleanly=False) as opened:
+        log = await opened.log(configs=MANY_ROWS)
         for each in (0, 900, *range(2, 100)):
             await append(log, timed(each))
         assert [1, None] == await asked(log, 50, 901)
@@ -172,7 +174,7 @@ async def test_a_newer_record_before_the_log_start_hides_nothing(
         live = await asked(log, 0, 50, 99, 100)
         assert [10, 50, 99, None] == live
         assert (T + 99, 99) == await log.max_timestamp_offset()
-    async with house(here.engine) as again:
+    async with open_topics(opened.engine) as again:
         log = await again.log()
         assert live == await asked(log, 0, 50, 99, 100)
         assert (T + 99, 99) == await log.max_timestamp_offset()
@@ -183,16 +185,16 @@ async def test_rows_that_are_missing_in_the_middle_are_made_up_for(
 ) -> None:
     """A failed write of rows, and a crash before it is tried again, leave a gap for ever."""
     monkeypatch.setattr(offset_index, "INTERVAL_BYTES_MIN", 2 * BATCH_BYTES)
-    async with house(is_closed_well=False) as here:
-        log = await here.log(configs=MANY_ROWS)
+    async with open_topics(is_closed_cleanly=False) as opened:
+        log = await opened.log(configs=MANY_ROWS)
         for each in range(60):
             await append(log, timed(each))
-        await here.store.flush()
+        await opened.store.flush()
         keys = PartitionKeys(log.topic_id, 0)
-        rows = [key for key, _ in here.store.scan_rows(keys.intervals)]
+        rows = [key for key, _ in opened.store.scan_rows(keys.intervals)]
         assert 29 == len(rows)
-        await here.store.put_rows([(key, None) for key in rows[5:12] + rows[20:]])
-    async with house(here.engine) as again:
+        await opened.store.put_rows([(key, None) for key in rows[5:12] + rows[20:]])
+    async with open_topics(opened.engine) as again:
         log = await again.log()
         for each in range(60):
             assert (T + each, each) == await log.offset_for_timestamp(T + each)
@@ -203,8 +205,8 @@ async def test_rows_that_are_missing_in_the_middle_are_made_up_for(
 async def test_what_is_trimmed_during_a_search_is_not_its_answer() -> None:
     engine = FaultyEngine(None)
     config = StoreConfig(durability="os", cache_bytes=0)
-    async with house(engine, store_config=config) as here:
-        log = await here.log(configs=SMALL_SEGMENTS)
+    async with open_topics(engine, store_config=config) as opened:
+        log = await opened.log(configs=SMALL_SEGMENTS)
         for each in range(20):
             await append(log, timed(each))
         for search in (partial(log.offset_for_timestamp, T), log.max_timestamp_offset):
@@ -219,8 +221,8 @@ async def test_what_is_trimmed_during_a_search_is_not_its_answer() -> None:
 
 
 async def test_an_entry_that_is_no_batch_is_an_error_of_the_storage() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, timed(1))
         await log._ledger.add_entry(b"hello")
         log._state.high_watermark += 1
@@ -230,8 +232,8 @@ async def test_an_entry_that_is_no_batch_is_an_error_of_the_storage() -> None:
 
 
 async def test_find_below_everything_is_the_beginning() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, batch("a"))
         position = await log._lookup.find(-5)
         assert 0 == position.entry_id
@@ -243,29 +245,29 @@ async def test_the_cost_of_a_look_up_does_not_grow_with_the_log(
     count: int, is_restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows read: two logarithms. Entries read: those of one interval. Batches opened: one."""
-    opened: list[int] = []
+    walked: list[int] = []
 
     def watched(batch: Buffer, *, pause: Pause) -> Iterator[RecordTime]:
-        opened.append(1)
+        walked.append(1)
         return iterate_times(batch, pause=pause)
 
     monkeypatch.setattr(time_search, "iterate_times", watched)
     monkeypatch.setattr(offset_index, "INTERVAL_BYTES_MIN", 20 * BATCH_BYTES)
     config = StoreConfig(durability="os", cache_bytes=0)
     engine = CountingEngine()
-    async with house(engine, store_config=config, is_closed_well=False) as here:
-        log = await here.log(configs={"internal.segment.bytes": str(40_000 * BATCH_BYTES)})
+    async with open_topics(engine, store_config=config, is_closed_cleanly=False) as opened:
+        log = await opened.log(configs={"internal.segment.bytes": str(40_000 * BATCH_BYTES)})
         await append_many(log, count)
-        await here.store.flush()
+        await opened.store.flush()
         if not is_restarted:
-            await check_costs(log, engine, opened, count)
+            await check_costs(log, engine, walked, count)
     if is_restarted:
         engine.entries_read = 0
-        async with house(engine, store_config=config) as again:
+        async with open_topics(engine, store_config=config) as again:
             log = await again.log()
             behind = min(count, partition_checkpointer.CHECKPOINT_ENTRIES_MIN + 25)
             assert engine.entries_read <= behind, "a start reads back to the last checkpoint"
-            await check_costs(log, engine, opened, count)
+            await check_costs(log, engine, walked, count)
 
 
 async def append_many(log: PartitionLog, count: int) -> None:

@@ -22,7 +22,7 @@ from kledger.topics.partition.partition_checkpointer import (
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
 from tests.runtime.held_pool import HeldPool
-from tests.topics.words import SMALL_SEGMENTS, append, house
+from tests.topics.words import SMALL_SEGMENTS, append, open_topics
 
 MANY_PRODUCERS = CHECKPOINT_ENTRIES_PER_PRODUCER * (ENCODED_INLINE_MAX + 1)
 
@@ -39,18 +39,18 @@ def test_segment_settings_are_those_of_the_managed_ledger() -> None:
 
 async def test_rows_of_a_failed_group_are_written_later() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        log = await here.log(configs=SMALL_SEGMENTS)
+    async with open_topics(engine) as opened:
+        log = await opened.log(configs=SMALL_SEGMENTS)
         keys = PartitionKeys(log.topic_id, 0)
         for index in range(12):
             await append(log, batch("x" * 50))
             if index == 6:
-                await here.store.flush()
+                await opened.store.flush()
                 engine.fail_next("commit", StorageWriteFailed("full"))
                 await append(log, batch("lost"))
-        await here.store.flush()
+        await opened.store.flush()
         covered: dict[int, int] = {}
-        for key, row in here.store.scan_rows(keys.intervals):
+        for key, row in opened.store.scan_rows(keys.intervals):
             ledger_id, first = ids_after(key, keys.intervals)
             interval = records.decode_interval(first, row)
             assert covered.get(ledger_id, 0) == interval.first_entry
@@ -70,19 +70,19 @@ async def test_a_checkpoint_of_many_producers_is_not_encoded_on_the_loop(
     """Of 10,000 it takes 50 ms, after every so many appends, and once for every DeleteRecords."""
     pool = HeldPool()
     monkeypatch.setattr(partition_checkpointer, "CHECKPOINT_ENTRIES_MIN", 50)
-    async with house(threads=StoreThreads(compute_pool=lambda: pool)) as here:
-        log = await here.log()
+    async with open_topics(threads=StoreThreads(compute_pool=lambda: pool)) as opened:
+        log = await opened.log()
         keys = PartitionKeys(log.topic_id, 0)
         await used_by(log, range(MANY_PRODUCERS))
         await ticks_until(lambda: pool.waiting_count == 1)
-        before = here.store.get_row(keys.checkpoint)
+        before = opened.store.get_row(keys.checkpoint)
         await used_by(log, range(MANY_PRODUCERS, MANY_PRODUCERS + 1))
         pool.release()
         deleted = await log.delete_records(1)
         assert 1 == deleted
         await ticks_until(lambda: len(pool.threads) == 2)
         assert threading.main_thread() not in pool.threads
-        row = here.store.get_row(keys.checkpoint)
+        row = opened.store.get_row(keys.checkpoint)
         assert row is not None
         assert row != before
         assert log.producers() == records.decode_checkpoint(row).producers
@@ -93,8 +93,8 @@ async def test_an_older_checkpoint_that_is_encoded_last_does_not_replace_a_newer
 ) -> None:
     pool = HeldPool()
     monkeypatch.setattr(partition_checkpointer, "CHECKPOINT_ENTRIES_MIN", 50)
-    async with house(threads=StoreThreads(compute_pool=lambda: pool)) as here:
-        log = await here.log()
+    async with open_topics(threads=StoreThreads(compute_pool=lambda: pool)) as opened:
+        log = await opened.log()
         await used_by(log, range(MANY_PRODUCERS))
         await ticks_until(lambda: pool.waiting_count == 1)
         await used_by(log, range(MANY_PRODUCERS, MANY_PRODUCERS + 1))
@@ -102,8 +102,8 @@ async def test_an_older_checkpoint_that_is_encoded_last_does_not_replace_a_newer
         await ticks_until(lambda: pool.waiting_count == 2)
         pool.release()
         await closing
-        await here.store.flush()
-        row = here.store.get_row(PartitionKeys(log.topic_id, 0).checkpoint)
+        await opened.store.flush()
+        row = opened.store.get_row(PartitionKeys(log.topic_id, 0).checkpoint)
         assert row is not None
         assert MANY_PRODUCERS + 1 == records.decode_checkpoint(row).next_offset
         assert log.producers() == records.decode_checkpoint(row).producers

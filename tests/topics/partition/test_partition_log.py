@@ -1,4 +1,4 @@
-"""What a partition answers, named after the rows of the protocol notes where one fits."""
+"""The results of a partition; tests of a row of docs/SCENARIOS.md have its number."""
 
 import asyncio
 import struct
@@ -27,11 +27,20 @@ from kledger.topics.errors import (
     UnknownPartition,
     UnsupportedCompressionType,
 )
-from kledger.topics.partition.partition_log import READ_HINTS_MAX, PartitionLog, ReadHints
+from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.read_hints import READ_HINTS_MAX, ReadHints
 from kledger.topics.partition.results import AppendResult
 from tests.batches.words import NOW_MS, batch
 from tests.contained import Contained
-from tests.topics.words import SMALL_SEGMENTS, all_values, append, house, offsets, outcome, submit
+from tests.topics.words import (
+    SMALL_SEGMENTS,
+    all_values,
+    append,
+    offsets,
+    open_topics,
+    outcome,
+    submit,
+)
 
 SEQUENCE_MAX = (1 << 31) - 1
 
@@ -43,16 +52,16 @@ def mine(sequence: int, count: int = 1, *, epoch: int = 0) -> bytearray:
 
 
 async def test_row_38_identical_batch_again_answers_the_original_offset() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, batch("x"))
         assert [1, 1] == [outcome(await append(log, mine(0, 10))) for _ in range(2)]
         assert 11 == log.high_watermark
 
 
 async def test_row_39_only_the_last_five_batches_are_known() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         for sequence in range(6):
             await append(log, mine(sequence))
         assert 1 == outcome(await append(log, mine(1)))
@@ -61,16 +70,16 @@ async def test_row_39_only_the_last_five_batches_are_known() -> None:
 
 
 async def test_row_40_gap_is_refused_and_filled() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         found = [outcome(await append(log, mine(*each))) for each in ((0, 5), (6, 4), (5, 5))]
         assert [0, OutOfOrderSequence, 5] == found
         assert 10 == log.high_watermark
 
 
 async def test_row_41_what_follows_a_rejected_batch_is_out_of_order() -> None:
-    async with house() as here:
-        log = await here.log(configs={"max.message.bytes": "200"})
+    async with open_topics() as opened:
+        log = await opened.log(configs={"max.message.bytes": "200"})
         large = build_batch([NewRecord(b"x" * 300)])
         struct.pack_into(">qhi", large, 43, 9, 0, 1)
         refresh_checksum(large)
@@ -79,13 +88,13 @@ async def test_row_41_what_follows_a_rejected_batch_is_out_of_order() -> None:
         assert [0, MessageTooLarge] + [OutOfOrderSequence] * 3 == [outcome(a) for a in answers]
 
 
-@pytest.mark.parametrize("is_closed_well", [True, False])
-async def test_row_42_duplicates_are_recognised_after_a_restart(is_closed_well: bool) -> None:
-    async with house(is_closed_well=is_closed_well) as here:
-        log = await here.log()
+@pytest.mark.parametrize("is_closed_cleanly", [True, False])
+async def test_row_42_duplicates_are_recognised_after_a_restart(is_closed_cleanly: bool) -> None:
+    async with open_topics(is_closed_cleanly=is_closed_cleanly) as opened:
+        log = await opened.log()
         for sequence in range(0, 12, 2):
             await append(log, mine(sequence, 2))
-    async with house(here.engine) as again:
+    async with open_topics(opened.engine) as again:
         log = await again.log()
         assert [10, 4, OutOfOrderSequence, 12] == [
             outcome(await append(log, mine(sequence, 2))) for sequence in (10, 4, 0, 12)
@@ -94,10 +103,10 @@ async def test_row_42_duplicates_are_recognised_after_a_restart(is_closed_well: 
 
 
 async def test_row_43_unknown_producer_may_continue_anywhere() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, mine(0, 57))
-        here.clock.advance(86_400_001)
+        opened.clock.advance(86_400_001)
         await log.enforce_retention()
         assert {} == log.producers()
         assert 57 == outcome(await append(log, mine(100)))
@@ -106,30 +115,30 @@ async def test_row_43_unknown_producer_may_continue_anywhere() -> None:
 
 
 async def test_row_44_sequence_wraps() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         assert [0, 1, 2] == [outcome(await append(log, mine(s))) for s in (SEQUENCE_MAX, 0, 1)]
         assert 0 == outcome(await append(log, mine(SEQUENCE_MAX)))
 
 
 async def test_row_45_older_epoch_is_fenced() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, mine(0, epoch=1))
         assert InvalidProducerEpoch is outcome(await append(log, mine(0, epoch=0)))
 
 
 async def test_row_46_newer_epoch_begins_at_zero() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, mine(0, 5))
         assert OutOfOrderSequence is outcome(await append(log, mine(5, epoch=1)))
         assert 5 == outcome(await append(log, mine(0, epoch=1)))
 
 
 async def test_row_47_exactly_one_batch() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         for records in (batch("a") + batch("b"), b"", bytes(5)):
             assert InvalidRecord is outcome(await append(log, records))
         assert 0 == outcome(await append(log, batch("a") + bytes(7)))
@@ -149,11 +158,11 @@ ROW_48 = [
 
 
 @pytest.mark.parametrize(("_name", "at", "form", "value", "redo", "error"), ROW_48)
-async def test_row_48_what_the_header_shows(
+async def test_row_48_errors_in_the_header(
     _name: str, at: int, form: str, value: int, redo: bool, error: type[Exception]
 ) -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         bad = batch("a")
         struct.pack_into(form, bad, at, value)
         if redo:
@@ -164,8 +173,8 @@ async def test_row_48_what_the_header_shows(
 
 @pytest.mark.parametrize("epoch", [-1, 0, 12345])
 async def test_row_49_leader_epoch_of_the_client_is_replaced(epoch: int) -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         sent = batch("a")
         struct.pack_into(">i", sent, 12, epoch)
         await append(log, sent)
@@ -174,18 +183,18 @@ async def test_row_49_leader_epoch_of_the_client_is_replaced(epoch: int) -> None
 
 
 async def test_row_50_size_limit_is_inclusive_and_changes_at_once() -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         sent = batch("a" * 100)
-        log = await here.log(configs={"max.message.bytes": str(len(sent))})
+        log = await opened.log(configs={"max.message.bytes": str(len(sent))})
         assert 0 == outcome(await append(log, sent))
         changes = {"max.message.bytes": str(len(sent) - 1)}
-        await here.registry.alter_configs("orders", changes)
+        await opened.registry.alter_configs("orders", changes)
         assert MessageTooLarge is outcome(await append(log, sent))
 
 
 async def test_row_52_log_append_time() -> None:
-    async with house() as here:
-        log = await here.log(configs={"message.timestamp.type": "LogAppendTime"})
+    async with open_topics() as opened:
+        log = await opened.log(configs={"message.timestamp.type": "LogAppendTime"})
         sent = batch("a", "b", codec=1, timestamp=5, producer=9)
         result = await append(log, sent)
         assert NOW_MS == result.log_append_time_ms
@@ -196,32 +205,32 @@ async def test_row_52_log_append_time() -> None:
         theirs = KafkaBatch(bytes(chunk))
         assert theirs.validate_crc()
         assert [NOW_MS, NOW_MS] == [record.timestamp for record in theirs]
-        here.clock.advance(50)
+        opened.clock.advance(50)
         assert result == await append(log, sent)  # a duplicate is answered with its first time
         assert (NOW_MS, 0) == await log.offset_for_timestamp(NOW_MS)
 
 
 async def test_row_53_timestamp_type_and_range() -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         claimed = build_batch([NewRecord(b"v", timestamp=NOW_MS)], log_append_time_ms=NOW_MS + 9)
-        stamping = await here.log("stamped", {"message.timestamp.type": "LogAppendTime"})
+        stamping = await opened.log("stamped", {"message.timestamp.type": "LogAppendTime"})
         assert InvalidTimestamp is outcome(await append(stamping, claimed))
-        log = await here.log()
+        log = await opened.log()
         assert 0 == outcome(await append(log, claimed))
         (chunk,) = (await log.read(0, 1000)).chunks
         assert [NOW_MS] == [record.timestamp for record in iterate_records(chunk)]
         verify_checksum(chunk, read_header(chunk))
         two_days = batch("a", timestamp=NOW_MS + 2 * 86_400_000)
         assert InvalidTimestamp is outcome(await append(log, two_days))
-        await here.registry.alter_configs("orders", {"message.timestamp.before.max.ms": "1000"})
+        await opened.registry.alter_configs("orders", {"message.timestamp.before.max.ms": "1000"})
         old = [outcome(await append(log, batch(timestamp=NOW_MS - age))) for age in (1000, 1001)]
         assert [1, InvalidTimestamp] == old
         assert 2 == outcome(await append(log, batch(timestamp=-1)))
 
 
 async def test_row_54_compacted_topic_wants_keys_and_names_the_records() -> None:
-    async with house() as here:
-        log = await here.log(configs={"cleanup.policy": "compact"})
+    async with open_topics() as opened:
+        log = await opened.log(configs={"cleanup.policy": "compact"})
         for codec in range(5):
             answer = await append(
                 log, build_batch([NewRecord(b"v", key=b"k"), NewRecord(b"v")], codec=codec)
@@ -232,8 +241,8 @@ async def test_row_54_compacted_topic_wants_keys_and_names_the_records() -> None
 
 
 async def test_row_58_without_idempotence_a_repeat_is_stored_twice() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         assert [0, 1] == [outcome(await append(log, batch("a"))) for _ in range(2)]
 
 
@@ -242,9 +251,9 @@ async def test_full_validation_walks_every_batch() -> None:
     middle = build_batch([NewRecord(b"v", timestamp=t) for t in (NOW_MS, late, NOW_MS)])
     struct.pack_into(">q", middle, 35, NOW_MS)  # the header hides the late one
     refresh_checksum(middle)
-    async with house() as here:
-        assert 0 == outcome(await append(await here.log(), middle))
-    async with house(defaults=TopicDefaults(batch_validation="full")) as strict:
+    async with open_topics() as opened:
+        assert 0 == outcome(await append(await opened.log(), middle))
+    async with open_topics(defaults=TopicDefaults(batch_validation="full")) as strict:
         log = await strict.log()
         assert InvalidTimestamp is outcome(await append(log, middle))
         hidden = build_batch([NewRecord(b"v", timestamp=NOW_MS + 7)])
@@ -256,15 +265,15 @@ async def test_full_validation_walks_every_batch() -> None:
 
 
 async def test_transactional_batch_is_refused() -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         sent = batch("a", producer=9, transactional=True)
-        assert InvalidTransactionState is outcome(await append(await here.log(), sent))
+        assert InvalidTransactionState is outcome(await append(await opened.log(), sent))
 
 
-async def test_duplicate_of_a_batch_on_its_way_waits_for_it() -> None:
+async def test_duplicate_of_a_pending_batch_waits_for_it() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        log = await here.log()
+    async with open_topics(engine) as opened:
+        log = await opened.log()
         hold = engine.hold_next("commit")
         first, again = submit(log, mine(0)), submit(log, mine(0))
         await hold.reached()
@@ -278,8 +287,8 @@ async def test_duplicate_of_a_batch_on_its_way_waits_for_it() -> None:
 
 async def test_failed_appends_consume_no_offset_and_no_sequence() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        log = await here.log()
+    async with open_topics(engine) as opened:
+        log = await opened.log()
         await append(log, mine(0, 2))
         hold = engine.hold_next("commit")
         sent = [submit(log, mine(2)), submit(log, mine(3)), submit(log, batch("x"))]
@@ -298,8 +307,8 @@ async def test_failed_appends_consume_no_offset_and_no_sequence() -> None:
 
 
 async def test_append_inside_a_callback_follows_it() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         inner: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
 
         def again(_result: AppendResult) -> None:
@@ -311,39 +320,39 @@ async def test_append_inside_a_callback_follows_it() -> None:
 
 
 async def test_listeners_are_called_for_appends_trims_and_the_end() -> None:
-    async with house() as here:
-        log = await here.log()
-        heard: list[tuple[int, int]] = []
+    async with open_topics() as opened:
+        log = await opened.log()
+        calls: list[tuple[int, int]] = []
 
         def listener() -> None:
-            heard.append((log.log_start_offset, log.high_watermark))
+            calls.append((log.log_start_offset, log.high_watermark))
 
         log.add_listener(listener)
         await append(log, batch("a", "b"))
-        assert (0, 2) == heard[-1]
+        assert (0, 2) == calls[-1]
         await log.delete_records(1)
-        assert (1, 2) == heard[-1]
-        before = len(heard)
-        await here.registry.delete("orders")
-        assert len(heard) > before
+        assert (1, 2) == calls[-1]
+        before = len(calls)
+        await opened.registry.delete("orders")
+        assert len(calls) > before
         log.remove_listener(listener)
         log.remove_listener(listener)
 
 
-async def test_delete_records_leaves_what_only_age_would_remove() -> None:
-    """Deleting up to 1 once took everything along, because the records were a month old."""
-    async with house() as here:
-        log = await here.log(configs={"retention.ms": "1000"})
+async def test_delete_records_removes_no_expired_records_above_its_offset() -> None:
+    """Deleting up to 1 removed everything, because the records were a month old."""
+    async with open_topics() as opened:
+        log = await opened.log(configs={"retention.ms": "1000"})
         await append(log, batch(*"abc"))
-        here.clock.advance(30 * 24 * 3_600_000)
+        opened.clock.advance(30 * 24 * 3_600_000)
 
         assert 1 == await log.delete_records(1)
         assert (1, 3) == (log.log_start_offset, log.high_watermark)
 
 
 async def test_row_77_delete_records() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, batch(*"abcdefghij"))
         assert 5 == await log.delete_records(5)
         assert isinstance((await log.read(0, 1000)).error, OffsetOutOfRange)
@@ -353,14 +362,14 @@ async def test_row_77_delete_records() -> None:
                 await log.delete_records(offset)
         assert 10 == await log.delete_records(-1) == log.high_watermark
         assert 10 == outcome(await append(log, batch("k")))
-    async with house(here.engine) as again:
+    async with open_topics(opened.engine) as again:
         log = await again.log()
         assert (10, 11) == (log.log_start_offset, log.high_watermark)
 
 
-async def test_delete_records_gives_whole_ledgers_back() -> None:
-    async with house() as here:
-        log = await here.log(configs=SMALL_SEGMENTS)
+async def test_delete_records_deletes_whole_ledgers() -> None:
+    async with open_topics() as opened:
+        log = await opened.log(configs=SMALL_SEGMENTS)
         for index in range(20):
             await append(log, batch(str(index) * 100))
         before = log.size_bytes
@@ -370,41 +379,41 @@ async def test_delete_records_gives_whole_ledgers_back() -> None:
 
 
 async def test_retention_by_size_and_age() -> None:
-    async with house() as here:
+    async with open_topics() as opened:
         configs = {**SMALL_SEGMENTS, "retention.bytes": "1000"}
-        log = await here.log(configs=configs)
+        log = await opened.log(configs=configs)
         for index in range(20):
             await append(log, batch(str(index) * 100))
-        await here.registry.enforce_retention()
+        await opened.registry.enforce_retention()
         assert 1000 <= log.size_bytes < 1500
         assert 0 < log.log_start_offset
-        await here.registry.alter_configs("orders", {"retention.ms": "1000"})
-        here.clock.advance(1002)
-        await here.registry.enforce_retention()
+        await opened.registry.alter_configs("orders", {"retention.ms": "1000"})
+        opened.clock.advance(1002)
+        await opened.registry.enforce_retention()
         assert (20, 20, 0) == (log.log_start_offset, log.high_watermark, log.size_bytes)
         assert 20 == outcome(await append(log, batch("x")))
-    async with house(here.engine) as again:
+    async with open_topics(opened.engine) as again:
         log = await again.log()
         assert (20, 21) == (log.log_start_offset, log.high_watermark)
 
 
 async def test_log_emptied_by_retention_keeps_its_end_over_a_restart() -> None:
-    async with house() as here:
-        log = await here.log(configs={"retention.ms": "10"})
+    async with open_topics() as opened:
+        log = await opened.log(configs={"retention.ms": "10"})
         await append(log, batch("a", "b", "c"))
-        here.clock.advance(20)
+        opened.clock.advance(20)
         await log.enforce_retention()
-    for is_closed_well in (True, False):
-        async with house(here.engine, is_closed_well=is_closed_well) as again:
+    for is_closed_cleanly in (True, False):
+        async with open_topics(opened.engine, is_closed_cleanly=is_closed_cleanly) as again:
             log = await again.log()
             assert (3, 3) == (log.log_start_offset, log.high_watermark)
             assert await log.offset_for_timestamp(0) is None
             assert await log.max_timestamp_offset() is None
 
 
-async def test_closed_partition_refuses_politely() -> None:
-    async with house() as here:
-        log = await here.log()
+async def test_closed_partition_refuses_calls() -> None:
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, batch("a"))
         await log.close()
         await log.close()
@@ -416,9 +425,9 @@ async def test_closed_partition_refuses_politely() -> None:
                 await call
 
 
-async def test_append_tells_its_position() -> None:
-    async with house() as here:
-        log = await here.log(configs=SMALL_SEGMENTS)
+async def test_append_returns_its_position() -> None:
+    async with open_topics() as opened:
+        log = await opened.log(configs=SMALL_SEGMENTS)
         found = [(await append(log, batch("x" * 100))).position for _ in range(9)]
         assert found == [each.position for each in await entries_of(log)]
         assert (await append(log, batch(producer=9, epoch=1))).position is not None
@@ -427,9 +436,9 @@ async def test_append_tells_its_position() -> None:
 
 
 @pytest.mark.parametrize("is_pending", [True, False])
-async def test_batch_that_was_sent_again_is_where_it_was(is_pending: bool) -> None:
-    async with house() as here:
-        log = await here.log()
+async def test_resent_batch_has_its_old_position(is_pending: bool) -> None:
+    async with open_topics() as opened:
+        log = await opened.log()
         first = submit(log, mine(0))
         if not is_pending:
             await first
@@ -443,19 +452,19 @@ async def entries_of(log: PartitionLog) -> list[Entry]:
     return await log.managed_ledger.read_entries(EARLIEST, 1000)
 
 
-@pytest.mark.parametrize("is_closed_well", [True, False])
-async def test_terminated_partition_takes_no_records_after_a_restart_either(
-    is_closed_well: bool,
+@pytest.mark.parametrize("is_closed_cleanly", [True, False])
+async def test_terminated_partition_refuses_records_after_a_restart(
+    is_closed_cleanly: bool,
 ) -> None:
-    async with house(is_closed_well=is_closed_well) as here:
-        log = await here.log()
+    async with open_topics(is_closed_cleanly=is_closed_cleanly) as opened:
+        log = await opened.log()
         assert not log.is_terminated
         before = submit(log, mine(0))
         last = await log.terminate()
         assert last == (await before).position == await log.terminate()
         assert log.is_terminated
         assert PartitionTerminated is outcome(await append(log, mine(1)))
-    async with house(here.engine) as again:
+    async with open_topics(opened.engine) as again:
         log = await again.log()
         assert log.is_terminated
         assert [PartitionTerminated, 0] == [
@@ -467,10 +476,10 @@ async def test_terminated_partition_takes_no_records_after_a_restart_either(
         await log.enforce_retention()
 
 
-async def test_termination_that_is_not_stored_has_not_happened() -> None:
+async def test_termination_that_is_not_stored_has_no_effect() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        log = await here.log()
+    async with open_topics(engine) as opened:
+        log = await opened.log()
         await append(log, batch("a"))
         engine.fail_next("commit", StorageWriteFailed("full"))
         with pytest.raises(TopicStorageFailed):
@@ -480,13 +489,13 @@ async def test_termination_that_is_not_stored_has_not_happened() -> None:
 
 
 @pytest.mark.parametrize("method", ["confirm", "fail_from"])
-async def test_fault_gives_every_caller_an_error_those_of_a_duplicate_too(
+async def test_fault_gives_every_caller_an_error_including_duplicates(
     method: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    """The first caller got no result, and neither did those after it."""
+    """The first caller got no result, nor did later ones."""
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        log = await here.log()
+    async with open_topics(engine) as opened:
+        log = await opened.log()
         hold = engine.hold_next("commit")
         same = batch("same", producer=9, epoch=0, sequence=0)
         waiting = [submit(log, each) for each in (same, bytearray(same), batch("other"))]
@@ -509,12 +518,12 @@ async def test_fault_gives_every_caller_an_error_those_of_a_duplicate_too(
     assert ["a fault here closes partition orders-0"] == contained.messages[:1]
 
 
-async def test_caller_that_raises_closes_the_partition_and_others_are_still_called(
+async def test_raising_callback_closes_the_partition_and_others_are_called(
     contained: Contained,
 ) -> None:
-    async with house() as here:
-        log = await here.log()
-        topic = here.registry.get("orders")
+    async with open_topics() as opened:
+        log = await opened.log()
+        topic = opened.registry.get("orders")
         assert topic is not None
 
         def fails(_: object) -> None:
@@ -528,12 +537,12 @@ async def test_caller_that_raises_closes_the_partition_and_others_are_still_call
     assert 1 <= len(contained.messages)
 
 
-async def test_append_that_fails_after_the_ledger_closes_the_partition(
+async def test_append_that_fails_after_its_submission_closes_the_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was stored without a caller that waits: the next one would have got its offset."""
-    async with house() as here:
-        log = await here.log()
+    """It was stored without a waiting caller, and the next append would have got its offset."""
+    async with open_topics() as opened:
+        log = await opened.log()
 
         def fails(*_: object) -> None:
             raise RuntimeError("injected")
@@ -543,13 +552,13 @@ async def test_append_that_fails_after_the_ledger_closes_the_partition(
             with pytest.raises(RuntimeError):
                 log.append_nowait(memoryview(batch("first")), lambda _: None)
         assert log.is_closed
-        topic = here.registry.all()[0]
+        topic = opened.registry.all()[0]
         again = await topic.open_partition(0)
         answer = await submit(again, batch("second"))
         assert (1, 2) == (outcome(answer), again.high_watermark)
 
 
-def test_hints_are_remembered_and_the_oldest_go() -> None:
+def test_hints_are_remembered_and_the_oldest_evicted() -> None:
     hints = ReadHints()
     for offset in range(READ_HINTS_MAX + 5):
         hints.put(offset, Position(1, offset))

@@ -10,7 +10,7 @@ from kledger.topics.errors import TopicStorageFailed, UnknownPartition
 from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.results import LogLocation
 from tests.batches.words import batch
-from tests.topics.words import SMALL_SEGMENTS, append, house
+from tests.topics.words import SMALL_SEGMENTS, append, open_topics
 
 COUNTS = [1, 3, 2, 5, 1, 4, 2, 6, 1, 3] * 2
 
@@ -27,13 +27,13 @@ async def fill(log: PartitionLog) -> list[LogLocation]:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_every_offset_is_where_its_append_said(is_restarted: bool) -> None:
-    async with house(is_closed_well=False) as here:
-        expected = await fill(await here.log(configs=SMALL_SEGMENTS))
+    async with open_topics(is_closed_cleanly=False) as opened:
+        expected = await fill(await opened.log(configs=SMALL_SEGMENTS))
         assert 3 < len({each.position.ledger_id for each in expected})
         if not is_restarted:
-            await check_all(await here.log(), expected)
+            await check_all(await opened.log(), expected)
             return
-    async with house(here.engine) as again:
+    async with open_topics(opened.engine) as again:
         await check_all(await again.log(), expected)
 
 
@@ -44,8 +44,8 @@ async def check_all(log: PartitionLog, expected: list[LogLocation]) -> None:
 
 
 async def test_end_and_beyond_is_the_position_to_be_written_next() -> None:
-    async with house() as here:
-        log = await here.log(configs=SMALL_SEGMENTS)
+    async with open_topics() as opened:
+        log = await opened.log(configs=SMALL_SEGMENTS)
         for _ in range(9):  # at times a new ledger has been begun, at times not
             end = await log.locate(log.high_watermark)
             assert (0, 0) == end[1:]
@@ -55,8 +55,8 @@ async def test_end_and_beyond_is_the_position_to_be_written_next() -> None:
 
 
 async def test_a_removed_offset_stands_for_the_next_one() -> None:
-    async with house() as here:
-        log = await here.log(configs=SMALL_SEGMENTS)
+    async with open_topics() as opened:
+        log = await opened.log(configs=SMALL_SEGMENTS)
         expected = await fill(log)
         await log.delete_records(13)
         assert expected[13] == await log.locate(0) == await log.locate(12)
@@ -66,8 +66,8 @@ async def test_a_removed_offset_stands_for_the_next_one() -> None:
 
 
 async def test_offset_in_an_empty_partition() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         position = (await log.locate(0)).position
         assert 0 == await log.offset_at(position)
         assert position == (await append(log, batch("a"))).position
@@ -75,9 +75,9 @@ async def test_offset_in_an_empty_partition() -> None:
 
 async def test_log_that_cannot_be_read_is_a_storage_error() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        await fill(await here.log(configs=SMALL_SEGMENTS))
-    async with house(engine) as again:
+    async with open_topics(engine) as opened:
+        await fill(await opened.log(configs=SMALL_SEGMENTS))
+    async with open_topics(engine) as again:
         log = await again.log()
         engine.fail_next("read")
         with pytest.raises(TopicStorageFailed):
@@ -89,9 +89,9 @@ async def test_log_that_cannot_be_read_is_a_storage_error() -> None:
 
 async def test_record_deleted_while_it_is_looked_for_is_looked_for_again() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        await fill(await here.log(configs=SMALL_SEGMENTS))
-    async with house(engine) as again:
+    async with open_topics(engine) as opened:
+        await fill(await opened.log(configs=SMALL_SEGMENTS))
+    async with open_topics(engine) as again:
         log = await again.log()
         hold = engine.hold_next("read")
         found = asyncio.ensure_future(log.locate(0))
@@ -102,8 +102,8 @@ async def test_record_deleted_while_it_is_looked_for_is_looked_for_again() -> No
 
 
 async def test_closed_partition_says_so() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await log.close()
         for call in (log.locate(0), log.offset_at(EARLIEST)):
             with pytest.raises(UnknownPartition):

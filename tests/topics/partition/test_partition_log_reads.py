@@ -4,17 +4,18 @@ import asyncio
 
 import pytest
 
+from kledger.batches.builder import NewRecord, build_batch
 from kledger.batches.header import read_header
 from kledger.batches.reader import iterate_records
-from kledger.ledger import ManagedLedgerConfig, StoreConfig
+from kledger.ledger import StoreConfig
 from kledger.ledger.engine.errors import EntryCorrupt
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import OffsetOutOfRange, TopicStorageFailed
-from kledger.topics.partition.partition_loader import managed_ledger_name
+from kledger.topics.partition.partition_compaction import CompactionLimits
 from kledger.topics.partition.partition_log import BYTES_UNKNOWN
 from kledger.topics.partition.results import ReadResult
-from tests.batches.words import batch, cleaned
-from tests.topics.words import SMALL_SEGMENTS, append, house, offsets
+from tests.batches.words import batch
+from tests.topics.words import SMALL_SEGMENTS, append, offsets, open_topics
 
 SIZE = len(batch("x", "y"))
 
@@ -25,8 +26,8 @@ def found(result: ReadResult | None) -> list[int]:
 
 
 async def test_row_60_first_batch_comes_whole_and_others_within_the_limit() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         for _ in range(3):
             await append(log, batch("x", "y"))
         for size, count in ((1, 2), (SIZE, 2), (2 * SIZE - 1, 2), (2 * SIZE, 4), (9999, 6)):
@@ -36,16 +37,16 @@ async def test_row_60_first_batch_comes_whole_and_others_within_the_limit() -> N
 
 
 async def test_row_62_offset_inside_a_batch_gives_the_batch() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         await append(log, batch("a"))
         await append(log, batch("b", "c", "d"))
         assert [1, 2, 3] == found(log.read_nowait(2, 1))
 
 
 async def test_row_64_edges() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         assert [] == found(log.read_nowait(0, 100))
         await append(log, batch("a", "b"))
         await log.delete_records(1)
@@ -60,8 +61,8 @@ async def test_row_64_edges() -> None:
 
 
 async def test_chunks_are_the_stored_buffers_themselves() -> None:
-    async with house() as here:
-        log = await here.log()
+    async with open_topics() as opened:
+        log = await opened.log()
         sent = memoryview(batch("a"))
         answers: list[object] = []
         log.append_nowait(sent, answers.append)
@@ -72,8 +73,8 @@ async def test_chunks_are_the_stored_buffers_themselves() -> None:
 
 
 async def test_available_bytes_are_exact_in_the_tail() -> None:
-    async with house() as here:
-        log = await here.log(configs=SMALL_SEGMENTS)
+    async with open_topics() as opened:
+        log = await opened.log(configs=SMALL_SEGMENTS)
         for _ in range(3):
             await append(log, batch("x", "y"))
         assert [3 * SIZE, 3 * SIZE, 2 * SIZE, 0] == [
@@ -82,19 +83,19 @@ async def test_available_bytes_are_exact_in_the_tail() -> None:
         assert [SIZE, SIZE, 2 * SIZE] == [log.available_bytes(0, upto) for upto in (1, 2, 3)]
         for _ in range(20):
             await append(log, batch("x", "y"))
-    async with house(here.engine) as again:
+    async with open_topics(opened.engine) as again:
         log = await again.log()
         assert BYTES_UNKNOWN == log.available_bytes(0, 6)
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
 async def test_cold_readers_go_on_by_hint(cache_bytes: int) -> None:
-    async with house() as here:
-        log = await here.log(configs={"internal.segment.bytes": "3000"})
+    async with open_topics() as opened:
+        log = await opened.log(configs={"internal.segment.bytes": "3000"})
         for index in range(60):
             await append(log, batch(f"{index}", "x" * 50))
-    async with house(
-        here.engine, store_config=StoreConfig(durability="os", cache_bytes=cache_bytes)
+    async with open_topics(
+        opened.engine, store_config=StoreConfig(durability="os", cache_bytes=cache_bytes)
     ) as again:
         log = await again.log()
         assert log.read_nowait(5, 100) is None
@@ -108,9 +109,9 @@ async def test_cold_readers_go_on_by_hint(cache_bytes: int) -> None:
 
 async def test_storage_that_fails_is_an_error_of_the_partition() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        await append(await here.log(), batch("a"))
-    async with house(engine) as again:
+    async with open_topics(engine) as opened:
+        await append(await opened.log(), batch("a"))
+    async with open_topics(engine) as again:
         log = await again.log()
         engine.fail_next("read", EntryCorrupt(1, 0, "bad block"))
         assert isinstance((await log.read(0, 100)).error, TopicStorageFailed)
@@ -120,11 +121,11 @@ async def test_storage_that_fails_is_an_error_of_the_partition() -> None:
 
 async def test_row_77_log_start_that_moves_during_a_read_is_respected() -> None:
     engine = FaultyEngine(None)
-    async with house(engine) as here:
-        log = await here.log()
+    async with open_topics(engine) as opened:
+        log = await opened.log()
         for value in "abc":
             await append(log, batch(value))
-    async with house(engine) as again:
+    async with open_topics(engine) as again:
         log = await again.log()
         hold = engine.hold_next("read")
         reading = asyncio.ensure_future(log.read(0, 100))
@@ -135,16 +136,12 @@ async def test_row_77_log_start_that_moves_during_a_read_is_respected() -> None:
 
 
 async def test_row_78_a_removed_offset_gives_the_next_batch() -> None:
-    async with house() as here:
-        topic = await here.registry.create("compacted", partitions=1)
-        name = managed_ledger_name("compacted", topic.id, 0)
-        ledger = await here.store.open_managed_ledger(name, config=ManagedLedgerConfig())
-        for entry, count in ((cleaned(0, 3), 3), (cleaned(7, 2, is_empty=True), 2)):
-            await ledger.add_entry(entry, message_count=count)
-        await ledger.add_entry(cleaned(9, 1), message_count=1)
-        log = await topic.open_partition(0)
-        expected = {0: 0, 2: 0, 3: 7, 6: 7, 7: 7, 8: 7, 9: 9}
-        for offset, base in expected.items():
-            for result in (log.read_nowait(offset, 1), await log.read(offset, 1)):
-                assert result is not None
-                assert [base] == [read_header(chunk).base_offset for chunk in result.chunks]
+    async with open_topics() as opened:
+        log = await opened.log()
+        for keys in ((b"k0", None, None), (None,) * 4, (None,) * 2, (b"k1",)):
+            await append(log, build_batch([NewRecord(b"v", key=key) for key in keys]))
+        await opened.registry.alter_configs("orders", {"cleanup.policy": "compact"})
+        await log.compact(CompactionLimits())
+        for offset, base in {0: 0, 2: 0, 3: 9, 8: 9, 9: 9}.items():
+            result = await log.read(offset, 1)
+            assert [base] == [read_header(chunk).base_offset for chunk in result.chunks]

@@ -17,7 +17,7 @@ from kledger.topics.partition.record_walk import (
 )
 from tests.batches.words import NOW_MS
 from tests.topics.partition.test_admission_plan import config
-from tests.topics.words import house
+from tests.topics.words import open_topics
 
 COMPACTED = config(cleanup_policy="compact")
 HOUR_MS = 3_600_000
@@ -69,7 +69,7 @@ async def test_cost_is_what_is_looked_at() -> None:
 
 
 async def test_append_of_a_long_batch_asks_for_a_walk_and_takes_its_outcome() -> None:
-    async with house() as at:
+    async with open_topics() as at:
         log = await at.log(configs={"cleanup.policy": "compact"})
         with pytest.raises(WalkNeeded) as needed:
             log.append_nowait(memoryview(keyed(1000)), lambda _: None)
@@ -81,7 +81,7 @@ async def test_append_of_a_long_batch_asks_for_a_walk_and_takes_its_outcome() ->
 
 
 async def test_append_of_a_long_batch_out_of_time_is_rejected_after_its_walk() -> None:
-    async with house() as at:
+    async with open_topics() as at:
         log = await at.log()
         late = build_batch([NewRecord(b"v", timestamp=NOW_MS + 2 * HOUR_MS)] * 1000)
         with pytest.raises(WalkNeeded) as needed:

@@ -55,7 +55,7 @@ def test_a_young_ledger_keeps_the_ones_after_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owed", "log_start", "expected"),
+    ("unconsumed_from", "log_start", "expected"),
     [
         (1, 0, None),
         (2, 0, FIRST),
@@ -67,10 +67,10 @@ def test_a_young_ledger_keeps_the_ones_after_it() -> None:
     ],
 )
 def test_unconsumed_ledgers_stay_after_the_log_start(
-    owed: int, log_start: int, expected: Removal | None
+    unconsumed_from: int, log_start: int, expected: Removal | None
 ) -> None:
     """All of it is too old and too much."""
-    kept = [each._replace(is_unconsumed=each.ledger_id >= owed) for each in LEDGERS]
+    kept = [each._replace(is_unconsumed=each.ledger_id >= unconsumed_from) for each in LEDGERS]
     config = effective_config({"retention.ms": "1", "retention.bytes": "0"}, TopicDefaults())
     assert expected == plan_removal(kept, config, log_start_offset=log_start, now_ms=NOW)
 

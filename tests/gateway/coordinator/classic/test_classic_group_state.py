@@ -13,7 +13,6 @@ from kledger.gateway.coordinator.classic.classic_group_state import (
     ClassicGroupState,
     session_timer,
 )
-from kledger.gateway.coordinator.effects import Cancel
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import (
     GroupDescription,
@@ -32,7 +31,6 @@ NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
 GENERATION = ErrorCode.ILLEGAL_GENERATION
-UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 FENCED = ErrorCode.FENCED_INSTANCE_ID
 WAITS = None
 """The request is not answered yet."""
@@ -41,9 +39,7 @@ WAITS = None
 def in_state(state: str) -> GroupWorld:
     """Return a group of a (leads, static) and b in that state; a alone is known in Empty."""
     world = GroupWorld()
-    if state == "Dead":
-        world.perform(world.group.kill(world.now_ms))
-    if state in {"Empty", "Dead"}:
+    if state == "Empty":
         return world
     world.new("a", instance_id="i")
     world.new("b")
@@ -56,7 +52,7 @@ def in_state(state: str) -> GroupWorld:
     return world
 
 
-STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
 Request = Callable[[GroupWorld], ErrorCode | None]
 
 
@@ -65,100 +61,100 @@ def answered(world: GroupWorld, waiter: int) -> ErrorCode | None:
 
 
 TABLE: dict[str, tuple[Request, tuple[ErrorCode | None, ...]]] = {
-    "heartbeat": (lambda w: w.heartbeat("b"), (UNKNOWN, REBALANCE, NONE, NONE, UNAVAILABLE)),
+    "heartbeat": (lambda w: w.heartbeat("b"), (UNKNOWN, REBALANCE, NONE, NONE)),
     "heartbeat of another generation": (
         lambda w: w.heartbeat("b", 99),
-        (UNKNOWN, GENERATION, GENERATION, GENERATION, UNAVAILABLE),
+        (UNKNOWN, GENERATION, GENERATION, GENERATION),
     ),
     "heartbeat of a stranger": (
         lambda w: w.heartbeat("ghost"),
-        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNAVAILABLE),
+        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
     ),
     "heartbeat with another's instance id": (
         lambda w: w.heartbeat("b", instance_id="i"),
-        (UNKNOWN, FENCED, FENCED, FENCED, UNAVAILABLE),
+        (UNKNOWN, FENCED, FENCED, FENCED),
     ),
-    "commit": (lambda w: w.commit("b"), (UNKNOWN, NONE, REBALANCE, NONE, UNAVAILABLE)),
+    "commit": (lambda w: w.commit("b"), (UNKNOWN, NONE, REBALANCE, NONE)),
     "commit of another generation": (
         lambda w: w.commit("b", 99),
-        (UNKNOWN, GENERATION, GENERATION, GENERATION, UNAVAILABLE),
+        (UNKNOWN, GENERATION, GENERATION, GENERATION),
     ),
     "commit of a stranger": (
         lambda w: w.commit("ghost"),
-        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNAVAILABLE),
+        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
     ),
     "commit with another's instance id": (
         lambda w: w.commit("b", instance_id="i"),
-        (UNKNOWN, FENCED, FENCED, FENCED, UNAVAILABLE),
+        (UNKNOWN, FENCED, FENCED, FENCED),
     ),
     "commit from outside": (
         lambda w: w.commit("", -1),
-        (NONE, UNKNOWN, UNKNOWN, UNKNOWN, UNAVAILABLE),
+        (NONE, UNKNOWN, UNKNOWN, UNKNOWN),
     ),
     "commit of a member without generation": (
         lambda w: w.commit("b", -1),
-        (NONE, GENERATION, GENERATION, GENERATION, UNAVAILABLE),
+        (NONE, GENERATION, GENERATION, GENERATION),
     ),
     "sync": (
         lambda w: answered(w, w.sync("b")),
-        (UNKNOWN, REBALANCE, WAITS, NONE, UNAVAILABLE),
+        (UNKNOWN, REBALANCE, WAITS, NONE),
     ),
     "sync of another generation": (
         lambda w: answered(w, w.sync("b", 99)),
-        (UNKNOWN, GENERATION, GENERATION, GENERATION, UNAVAILABLE),
+        (UNKNOWN, GENERATION, GENERATION, GENERATION),
     ),
     "sync of a stranger": (
         lambda w: answered(w, w.sync("ghost")),
-        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNAVAILABLE),
+        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
     ),
     "sync with another's instance id": (
         lambda w: answered(w, w.sync("b", instance_id="i")),
-        (UNKNOWN, FENCED, FENCED, FENCED, UNAVAILABLE),
+        (UNKNOWN, FENCED, FENCED, FENCED),
     ),
     "join of a new member": (
         lambda w: answered(w, w.new("n")),
-        (WAITS, WAITS, WAITS, WAITS, UNAVAILABLE),
+        (WAITS, WAITS, WAITS, WAITS),
     ),
     "join of a new member that needs an id": (
         lambda w: answered(w, w.new("n", requires_known_id=True)),
-        (*[ErrorCode.MEMBER_ID_REQUIRED] * 4, UNAVAILABLE),
+        (ErrorCode.MEMBER_ID_REQUIRED,) * 4,
     ),
     "join of an unchanged follower": (
         lambda w: answered(w, w.join("b")),
-        (UNKNOWN, WAITS, NONE, NONE, UNAVAILABLE),
+        (UNKNOWN, WAITS, NONE, NONE),
     ),
     "join of an unchanged leader": (
         lambda w: answered(w, w.join("a", instance_id="i")),
-        (UNKNOWN, WAITS, NONE, WAITS, UNAVAILABLE),
+        (UNKNOWN, WAITS, NONE, WAITS),
     ),
     "join of a changed follower": (
         lambda w: answered(w, w.join("b", protocols=(("range", b"changed"),))),
-        (UNKNOWN, WAITS, WAITS, WAITS, UNAVAILABLE),
+        (UNKNOWN, WAITS, WAITS, WAITS),
     ),
     "join of a stranger": (
         lambda w: answered(w, w.join("ghost")),
-        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNAVAILABLE),
+        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
     ),
     "join with another's instance id": (
         lambda w: answered(w, w.join("b", instance_id="i")),
-        (UNKNOWN, FENCED, FENCED, FENCED, UNAVAILABLE),
+        (UNKNOWN, FENCED, FENCED, FENCED),
     ),
     "join of another protocol type": (
         lambda w: answered(w, w.new("n", protocol_type="connect")),
-        (WAITS, *[ErrorCode.INCONSISTENT_GROUP_PROTOCOL] * 3, UNAVAILABLE),
+        (WAITS, *[ErrorCode.INCONSISTENT_GROUP_PROTOCOL] * 3),
     ),
-    "leave": (lambda w: w.leave("b")[0], (UNKNOWN, NONE, NONE, NONE, UNAVAILABLE)),
+    "leave": (lambda w: w.leave("b")[0], (UNKNOWN, NONE, NONE, NONE)),
     "leave of a stranger": (
         lambda w: w.leave("ghost")[0],
-        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNAVAILABLE),
+        (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
     ),
     "leave with another's instance id": (
         lambda w: w.leave(LeavingMember("b", "i"))[0],
-        (UNKNOWN, FENCED, FENCED, FENCED, UNAVAILABLE),
+        (UNKNOWN, FENCED, FENCED, FENCED),
     ),
     "leave by instance id alone": (
         lambda w: w.leave(LeavingMember("", "i"))[0],
-        (UNKNOWN, NONE, NONE, NONE, UNAVAILABLE),
+        (UNKNOWN, NONE, NONE, NONE),
     ),
 }
 
@@ -280,18 +276,8 @@ def test_leave_answers_the_waiting_requests_of_the_members() -> None:
     assert [world.error(waiter) for waiter in joins] == [UNKNOWN, UNKNOWN]
 
 
-def test_deletion_cancels_the_timers_of_unused_ids() -> None:
-    world = GroupWorld()
-    world.new("a", requires_known_id=True)
-
-    effects = world.group.kill(world.now_ms)
-
-    assert effects == [Cancel(session_timer("a"))]
-    assert world.group.timer_fired(session_timer("a"), world.now_ms) == []
-
-
 def test_late_timers_do_nothing() -> None:
-    """The runtime cancels them; a state does not depend on that."""
+    """The table cancels them; a state does not depend on that."""
     world = GroupWorld()
     world.stable("a")
 

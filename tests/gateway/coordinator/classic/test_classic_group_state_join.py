@@ -147,13 +147,6 @@ def test_join_with_an_id_that_was_never_assigned_is_unknown(situation: str) -> N
     assert world.joined(ghost).member_id == "ghost"
 
 
-def test_join_to_a_deleted_group_is_retriable() -> None:
-    world = GroupWorld()
-    world.perform(world.group.kill(world.now_ms))
-
-    assert world.error(world.new("a")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
 # Ids before membership.
 
 
@@ -459,14 +452,44 @@ def test_replacement_that_cannot_be_stored_is_rolled_back() -> None:
     assert world.heartbeat("b", instance_id="instance b") == ErrorCode.NONE
 
 
-def test_replacement_overtaken_by_a_rebalance_is_answered_by_the_rebalance() -> None:
+def test_replacement_overtaken_by_a_rebalance_joins_it() -> None:
     world = GroupWorld()
     stable_static_pair(world)
     world.stores_at_once = False
     b = world.new("b2", **static("b"))
 
-    world.join("a", **static("a"))
+    a = world.join("a", **static("a"))
+    world.store()
+
+    assert world.joined(b).generation == 1
+    assert world.heartbeat("b2", instance_id="instance b") == ErrorCode.REBALANCE_IN_PROGRESS
+    b = world.join("b2", **static("b"))
+    assert world.joined(a).generation == world.joined(b).generation == 2
+
+
+def test_replacement_that_a_rebalance_has_overtaken_and_that_fails_asks_again() -> None:
+    world = GroupWorld()
+    stable_static_pair(world)
+    world.stores_at_once = False
+    b = world.new("b2", **static("b"))
+
+    a = world.join("a", **static("a"))
     world.store(failed=True)
 
-    assert world.joined(b).generation == 2
+    assert world.error(b) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    b = world.new("b3", **static("b"))
+    assert world.joined(a).generation == world.joined(b).generation == 2
+    assert set(world.group.roster.members) == {"a", "b3"}
+
+
+def test_second_replacement_that_fails_leaves_the_first_one() -> None:
+    world = GroupWorld()
+    stable_static_pair(world)
+    world.new("b2", **static("b"))
+    world.stores_at_once = False
+
+    world.new("b3", session_timeout_ms=30_000, **static("b"))
+    world.store(failed=True)
+
     assert set(world.group.roster.members) == {"a", "b2"}
+    assert world.group.roster.members["b2"].session_timeout_ms == SESSION_MS

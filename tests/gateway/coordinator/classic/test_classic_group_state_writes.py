@@ -89,3 +89,22 @@ def test_replacement_whose_client_disconnected_still_counts() -> None:
 
     assert world.is_waiting(again)
     assert world.heartbeat("a2", instance_id="i") == ErrorCode.NONE
+
+
+def test_generation_that_became_durable_after_a_fault_replaces_the_one_before() -> None:
+    """A group that was made again of its durable record did not know the write under way."""
+    world = GroupWorld()
+    world.stable("a", "b")
+    again = world.restart()
+    waiting = again.join("a", protocols=(("range", b"changed"),))
+    world.leave("b")
+    world.join("a")
+    world.sync("a", assignments={"a": b"all"})
+    assert world.durable is not None
+
+    again.perform(again.replay(world.durable))
+
+    assert (again.state, again.group.generation) == ("Stable", 2)
+    assert again.error(waiting) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert {key.subject for key in again.timers} == {"a"}
+    assert again.synced(again.sync("a")).assignment == b"all"

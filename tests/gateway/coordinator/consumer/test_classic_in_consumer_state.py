@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from kledger.gateway.coordinator.consumer import classic_in_consumer_state
-from kledger.gateway.coordinator.effects import Effect, Respond
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import (
     JoinResult,
@@ -27,32 +26,24 @@ from tests.gateway.coordinator.group_words import join_command, sync_command
 class MixedWorld(ConsumerWorld):
     """A group of the consumer protocol that classic members join."""
 
-    def answer(self, effects: list[Effect]) -> object:
-        (found,) = (one.result for one in effects if isinstance(one, Respond))
-        self.perform(one for one in effects if not isinstance(one, Respond))
-        return found
-
     def classic_join(self, member_id: str = "c", owned: str = "", **changes: Any) -> JoinResult:
+        waiter = self.next_waiter()
         asked = join_command(
-            member_id, protocols=(("range", subscribed("t", owned=owned)),), waiter=1
+            member_id, protocols=(("range", subscribed("t", owned=owned)),), waiter=waiter
         )
         asked = replace(asked, **changes)
-        self.stores_at_once = False
-        effects = classic_in_consumer_state.join(self.group, asked, self.catalog, self.now_ms)
-        if not any(isinstance(one, Respond) for one in effects):
-            self.perform(effects)
-            (write,) = self.unstored
-            self.unstored = []
-            effects = self.group.persisted(write.revision, failed=False, now_ms=self.now_ms)
-        self.stores_at_once = True
-        result = self.answer(effects)
+        group = self.group
+        self.perform(classic_in_consumer_state.join(group, asked, self.catalog, self.now_ms))
+        result = self.answers[waiter]
         assert isinstance(result, JoinResult)
         return result
 
     def sync(self, member_id: str, generation: int, instance_id: str | None = None) -> SyncResult:
-        asked = sync_command(member_id, generation, instance_id=instance_id)
-        effects = classic_in_consumer_state.sync(self.group, asked, self.catalog, self.now_ms)
-        result = self.answer(effects)
+        waiter = self.next_waiter()
+        asked = sync_command(member_id, generation, instance_id=instance_id, waiter=waiter)
+        group = self.group
+        self.perform(classic_in_consumer_state.sync(group, asked, self.catalog, self.now_ms))
+        result = self.answers[waiter]
         assert isinstance(result, SyncResult)
         return result
 
@@ -65,9 +56,14 @@ class MixedWorld(ConsumerWorld):
         return error
 
     def leave(self, *leaving: LeavingMember) -> list[ErrorCode]:
-        errors, effects = classic_in_consumer_state.leave(self.group, leaving, self.now_ms)
+        waiter = self.next_waiter()
+        effects = classic_in_consumer_state.leave(self.group, leaving, waiter, self.now_ms)
         self.perform(effects)
-        return errors
+        result = self.answers[waiter]
+        assert isinstance(result, tuple)
+        error, errors = result
+        assert error is ErrorCode.NONE
+        return list(errors)
 
 
 def test_classic_member_joins_without_a_leader_and_syncs_its_partitions() -> None:
@@ -128,7 +124,7 @@ def test_id_is_assigned_first_where_the_version_requires_it() -> None:
     world.join("a")
     reserved = world.classic_join("", new_member_id="n", requires_known_id=True)
     assert (ErrorCode.MEMBER_ID_REQUIRED, "n") == (reserved.error, reserved.member_id)
-    assert "n" not in world.group.roster
+    assert "n" not in world.group.members
     assert ErrorCode.NONE == world.classic_join("", new_member_id="n").error
 
 
@@ -213,9 +209,9 @@ def test_classic_member_has_its_own_session_timeout() -> None:
     world.advance(9_000)
     assert ErrorCode.NONE == world.classic_heartbeat("c", 2)
     world.advance(9_999)
-    assert "c" in world.group.roster
+    assert "c" in world.group.members
     world.advance(1)
-    assert "c" not in world.group.roster
+    assert "c" not in world.group.members
 
 
 def test_commit_of_a_classic_member_is_checked_by_its_generation() -> None:
@@ -230,10 +226,8 @@ def test_failed_write_makes_classic_members_retry() -> None:
     world = MixedWorld(stores_at_once=False)
     asked = join_command("c", protocols=(("range", subscribed("t")),), waiter=1)
     world.perform(classic_in_consumer_state.join(world.group, asked, world.catalog, 0))
-    (write,) = world.unstored
-    effects = world.group.persisted(write.revision, failed=True, now_ms=0)
-    refused = JoinResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert refused in [one.result for one in effects if isinstance(one, Respond)]
+    world.store(failed=True)
+    assert JoinResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE) == world.answers[1]
     assert world.group.is_empty
 
 
@@ -242,10 +236,10 @@ def test_member_of_the_consumer_protocol_becomes_classic_by_its_id() -> None:
     world = MixedWorld()
     world.join("a")
     joined = world.classic_join("a")
-    member = world.group.roster.get("a")
+    member = world.group.members.get("a")
     assert member is not None
     assert (ErrorCode.NONE, member.epoch) == (joined.error, joined.generation)
     assert member.classic is not None
-    assert 1 == len(world.group.roster)
+    assert 1 == len(world.group.members)
     assert ErrorCode.NONE == world.sync("a", joined.generation).error
     assert ErrorCode.NONE == world.classic_heartbeat("a", joined.generation)

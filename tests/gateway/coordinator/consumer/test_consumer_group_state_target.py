@@ -52,7 +52,7 @@ def test_changed_subscription_moves_the_epoch_and_a_repeated_one_does_not() -> N
     world.join("a")
     assert 1 == world.heartbeat("a", 1, topic_names=("t",)).epoch
     changed = world.heartbeat("a", 1, topic_names=("t", "u"))
-    assert (2, 2) == (changed.epoch, world.group.epoch)
+    assert (2, 2) == (changed.epoch, world.group.record.epoch)
 
 
 def test_expression_matches_new_topics() -> None:
@@ -83,4 +83,4 @@ def test_most_members_choose_the_assignor(asked: list[str | None], expected: str
 def test_first_assignor_of_the_settings_is_the_default() -> None:
     world = ConsumerWorld(config=GroupConfig(consumer_assignors=("range", "uniform")))
     world.join("a")
-    assert "range" == world.group.assignor
+    assert "range" == world.group.record.assignor

@@ -1,9 +1,13 @@
-"""Timers of members: what a heartbeat moves, what a restart sets again."""
+"""Sessions of members: what a heartbeat moves, what a durable record begins and ends."""
 
 from dataclasses import replace
 
-from kledger.gateway.coordinator.consumer.consumer_group_state import MemberTimers
-from kledger.gateway.coordinator.consumer.consumer_member_state import MemberState
+from kledger.gateway.coordinator.consumer.consumer_group_state import MemberSessions
+from kledger.gateway.coordinator.consumer.consumer_member_state import (
+    ConsumerMember,
+    ConsumerRoster,
+    MemberState,
+)
 from kledger.gateway.coordinator.effects import Cancel, Effect, Schedule, TimerKey, Transition
 from tests.gateway.coordinator.consumer.test_consumer_member_state import MEMBER
 
@@ -13,65 +17,60 @@ REBALANCE = TimerKey("rebalance", "m")
 REVOKING = replace(MEMBER, state=MemberState.REVOKING)
 
 
-def timers_of_member() -> MemberTimers:
-    timers = MemberTimers()
-    timers.renew_session(MEMBER, Transition(0), SESSION_MS)
-    return timers
+def replay(sessions: MemberSessions, *members: ConsumerMember, now_ms: int = 0) -> list[Effect]:
+    transition = Transition(now_ms)
+    sessions.replay(ConsumerRoster(members), transition, SESSION_MS)
+    return transition.effects
+
+
+def renew(sessions: MemberSessions, now_ms: int) -> list[Effect]:
+    transition = Transition(now_ms)
+    sessions.renew(MEMBER, transition, SESSION_MS)
+    return transition.effects
+
+
+def expire(
+    sessions: MemberSessions, key: TimerKey, member: ConsumerMember | None, now_ms: int
+) -> tuple[bool, list[Effect]]:
+    transition = Transition(now_ms)
+    return sessions.has_expired(key, member, transition, SESSION_MS), transition.effects
 
 
 def test_heartbeats_move_the_deadline_and_set_no_timer() -> None:
-    timers = MemberTimers()
-    first, second, early, late = (
-        Transition(0),
-        Transition(4_000),
-        Transition(10_000),
-        Transition(14_000),
-    )
-    timers.renew_session(MEMBER, first, SESSION_MS)
-    timers.renew_session(MEMBER, second, SESSION_MS)
-    assert [Schedule(SESSION, 10_000)] == first.effects
-    assert [] == second.effects
-    assert not timers.has_expired(SESSION, MEMBER, early)
-    assert [Schedule(SESSION, 4_000)] == early.effects
-    assert timers.has_expired(SESSION, MEMBER, late)
+    sessions = MemberSessions()
+    assert [] == renew(sessions, 0), "the member is not durable yet"
+    assert [Schedule(SESSION, 10_000)] == replay(sessions, MEMBER)
+    assert [] == renew(sessions, 4_000)
+    assert (False, [Schedule(SESSION, 4_000)]) == expire(sessions, SESSION, MEMBER, 10_000)
+    assert (True, [Schedule(SESSION, 10_000)]) == expire(sessions, SESSION, MEMBER, 14_000)
 
 
 def test_rebalance_timeout_starts_with_the_revocation() -> None:
-    timers = timers_of_member()
-
-    def effects(before: MemberState, after: MemberState, epoch: int = 5) -> list[Effect]:
-        transition = Transition(0)
-        timers.watch(
-            replace(MEMBER, state=before), replace(MEMBER, state=after, epoch=epoch), transition
-        )
-        return transition.effects
-
-    stable, revoking = MemberState.STABLE, MemberState.REVOKING
-    assert [Schedule(REBALANCE, 60_000)] == effects(stable, revoking)
-    assert [] == effects(revoking, revoking)
-    assert [Schedule(REBALANCE, 60_000)] == effects(revoking, revoking, epoch=6)
-    assert [Cancel(REBALANCE)] == effects(revoking, stable)
-    assert [] == effects(stable, stable)
+    sessions = MemberSessions()
+    replay(sessions, MEMBER)
+    assert [Schedule(REBALANCE, 60_000)] == replay(sessions, REVOKING)
+    assert [] == replay(sessions, REVOKING)
+    assert [Schedule(REBALANCE, 60_000)] == replay(sessions, replace(REVOKING, epoch=6))
+    assert [Cancel(REBALANCE)] == replay(sessions, MEMBER)
+    assert [] == replay(sessions, MEMBER)
 
 
-def test_only_a_revoking_member_exceeds_its_rebalance_timeout() -> None:
-    timers = timers_of_member()
-    assert timers.has_expired(REBALANCE, REVOKING, Transition(0))
-    assert not timers.has_expired(REBALANCE, MEMBER, Transition(0))
+def test_only_a_member_in_the_same_revocation_exceeds_its_rebalance_timeout() -> None:
+    sessions = MemberSessions()
+    replay(sessions, REVOKING)
+    again = [Schedule(REBALANCE, 60_000)]
+    assert (True, again) == expire(sessions, REBALANCE, REVOKING, 60_000)
+    for under_way in (MEMBER, replace(REVOKING, epoch=6), None):
+        assert (False, again) == expire(sessions, REBALANCE, under_way, 60_000)
 
 
-def test_restart_keeps_running_sessions_and_begins_missing_ones() -> None:
-    timers = timers_of_member()
-    other = replace(REVOKING, member_id="n")
-    transition = Transition(1_000)
-    timers.restart([MEMBER], [other], transition, SESSION_MS)
+def test_sessions_begin_and_end_with_the_members() -> None:
+    sessions = MemberSessions()
+    replay(sessions, REVOKING)
+    other = replace(MEMBER, member_id="n", assigned=frozenset())
     assert [
+        Schedule(TimerKey("session", "n"), 10_000),
         Cancel(SESSION),
         Cancel(REBALANCE),
-        Schedule(TimerKey("session", "n"), 10_000),
-        Schedule(TimerKey("rebalance", "n"), 60_000),
-    ] == transition.effects
-    again = Transition(2_000)
-    timers.restart([other], [other], again, SESSION_MS)
-    rebalance = TimerKey("rebalance", "n")
-    assert [Cancel(rebalance), Schedule(rebalance, 60_000)] == again.effects
+    ] == replay(sessions, other, now_ms=1_000)
+    assert [] == replay(sessions, other, now_ms=2_000)

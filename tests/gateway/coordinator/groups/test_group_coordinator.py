@@ -178,7 +178,7 @@ async def test_requests_for_a_group_that_does_not_exist() -> None:
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         assert groups.heartbeat("g", RequestingMember("a", 1)) == unknown
         assert (await groups.sync(sync_command("a", 1))).error == unknown
-        assert groups.leave("g", (LeavingMember("a"), LeavingMember("b"))) == (
+        assert await groups.leave("g", (LeavingMember("a"), LeavingMember("b"))) == (
             ErrorCode.NONE,
             [unknown] * 2,
         )
@@ -192,7 +192,7 @@ async def test_empty_group_id_is_invalid() -> None:
         invalid = ErrorCode.INVALID_GROUP_ID
         assert groups.heartbeat("", RequestingMember("a", 1)) == invalid
         assert (await groups.sync(sync_command("a", 1, group_id=""))).error == invalid
-        assert groups.leave("", (LeavingMember("a"),)) == (invalid, [])
+        assert await groups.leave("", (LeavingMember("a"),)) == (invalid, [])
 
 
 async def test_list_filters_by_state_and_type() -> None:
@@ -228,7 +228,7 @@ async def test_close_answers_waiting_requests_and_rejects_new_ones() -> None:
         assert bench.groups.heartbeat("g", RequestingMember(a.member_id, 1)) == unavailable
         assert (await bench.groups.join(join_command())).error == unavailable
         assert (await bench.groups.sync(sync_command("a", 1))).error == unavailable
-        assert bench.groups.leave("g", (LeavingMember("a"),)) == (unavailable, [])
+        assert await bench.groups.leave("g", (LeavingMember("a"),)) == (unavailable, [])
 
 
 async def test_session_ends_without_any_request() -> None:

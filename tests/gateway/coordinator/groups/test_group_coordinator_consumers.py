@@ -10,7 +10,7 @@ from kledger.gateway.coordinator.consumer_messages import (
     TopicIdPartition,
 )
 from kledger.gateway.coordinator.group_config import GroupConfig
-from kledger.gateway.coordinator.group_messages import JoinResult, RequestingMember
+from kledger.gateway.coordinator.group_messages import JoinResult, LeavingMember, RequestingMember
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger.testing import FaultyEngine
 from kledger.offsets import TopicPartition
@@ -293,3 +293,83 @@ async def test_member_restored_by_a_failed_deletion_has_a_session() -> None:
         await bench.advance(SESSION_MS)
         await bench.written()
         assert [("g", "consumer", "Empty")] == kinds(bench)
+
+
+async def test_first_member_that_could_not_be_stored_leaves_no_group_of_its_protocol() -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine, catalog=CatalogOfTest(t=2)) as bench:
+        await bench.commit(PARTITION, at(3))
+        engine.fail_next("commit")
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench)).error
+        assert [("g", "classic", "Empty")] == kinds(bench)
+        assert 3 == offset_of(bench)
+        assert ErrorCode.NONE == (await join(bench)).error
+
+
+async def test_upgrade_that_could_not_be_stored_leaves_the_classic_group() -> None:
+    """Its members had to rebalance."""
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine, catalog=CatalogOfTest(t=4)) as bench:
+        old = await bench.stable(protocols=READS_T, assignments="0123")
+        engine.fail_next("commit")
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench)).error
+        assert [("g", "classic", "Stable")] == kinds(bench)
+        sender = RequestingMember(old.member_id, old.generation)
+        assert ErrorCode.NONE == bench.groups.heartbeat("g", sender)
+        assert assignment_of("t", "0123") == await assigned(bench, old)
+
+
+async def test_upgraded_group_that_was_deleted_has_no_members_of_before() -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine, catalog=CatalogOfTest(t=4)) as bench:
+        old = await bench.stable(protocols=READS_T, assignments="0123")
+        await join(bench)
+        bench.groups.leave("g", (LeavingMember(old.member_id),))
+        await ask(bench, command("a", LEAVE_EPOCH))
+        hold = engine.hold_next("commit")
+        deletion = await bench.start(bench.groups.offsets.delete_groups(["g"]))
+        await hold.reached()
+        joined = await bench.start(join(bench, "b"))
+        hold.release()
+        assert ([ErrorCode.NONE], 1) == (await deletion, (await joined).epoch)
+        description = bench.groups.describe_consumer_group("g")
+        assert description is not None
+        assert ["b"] == [each.member_id for each in description.members]
+
+
+async def test_heartbeat_that_changes_nothing_waits_for_the_write_under_way() -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine, catalog=CatalogOfTest(t=2)) as bench:
+        hold = engine.hold_next("commit")
+        both = [await bench.start(join(bench)) for _ in range(2)]
+        await hold.reached()
+        assert [False, False] == [each.done() for each in both]
+        hold.fail()
+        unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert [unavailable] * 2 == [(await each).error for each in both]
+
+
+async def test_stopped_store_refuses_a_change_and_answers_what_changes_nothing() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        await join(bench)
+        await bench.store.close()
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench, "b")).error
+        assert ErrorCode.NONE == (await ask(bench, command("a", 1))).error
+
+
+async def test_leaving_of_a_classic_member_is_answered_when_it_is_durable_or_failed() -> None:
+    """It was answered at once, and the member was still there after a restart."""
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine, catalog=CatalogOfTest(t=4)) as bench:
+        old = await bench.stable(protocols=READS_T, assignments="0123")
+        await join(bench)
+        leaving = (LeavingMember(old.member_id),)
+        engine.fail_next("commit")
+        refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (refused, []) == await bench.groups.leave("g", leaving)
+        hold = engine.hold_next("commit")
+        answer = await bench.start(bench.groups.leave("g", leaving))
+        await hold.reached()
+        assert not answer.done()
+        hold.release()
+        assert (ErrorCode.NONE, [ErrorCode.NONE]) == await answer

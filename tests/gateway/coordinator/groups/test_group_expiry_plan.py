@@ -25,6 +25,7 @@ def test_empty_group_is_counted_from_when_it_became_empty() -> None:
     assert rule_of(world, empty_since_ms=4_500) == ExpiryRule(
         now_ms=5_000, retention_ms=1_000, counted_from_ms=4_500
     )
+    assert rule_of(world) is None, "that it is empty could not be stored"
 
 
 def test_stable_group_keeps_the_offsets_of_its_topics() -> None:

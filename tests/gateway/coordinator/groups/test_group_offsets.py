@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import LeavingMember, RequestingMember
 from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger.record_table import submit_together
 from kledger.ledger.testing import FaultyEngine
 from kledger.offsets import TopicPartition
 from tests.gateway.coordinator.consumer.test_consumer_protocol_plan_topics import subscription
@@ -66,6 +68,22 @@ async def test_row_97_commit_with_a_generation_needs_a_group() -> None:
         assert await bench.commit(T0, at(1), sender) == ErrorCode.ILLEGAL_GENERATION
         assert await bench.commit(T0, at(1), RequestingMember("", -1, "i")) == ErrorCode.NONE
         assert await bench.commit(T0, at(1), sender) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_commit_whose_caller_is_cancelled_makes_its_group() -> None:
+    """Its offsets were stored, and the group could not be listed or deleted until a restart."""
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine) as bench:
+        hold = engine.hold_next("commit")
+        commit = await bench.start(bench.commit(T0, at(1)))
+        await hold.reached()
+        commit.cancel()
+        hold.release()
+        await bench.written()
+
+        assert bench.groups.offsets.committed("g", T0) == at(1)
+        assert bench.groups.describe("g") is not None
+        assert await bench.groups.offsets.delete_groups(["g"]) == [ErrorCode.NONE]
 
 
 async def test_group_id_of_a_commit_is_limited() -> None:
@@ -160,7 +178,46 @@ async def test_deletion_behind_the_first_commit_of_a_group() -> None:
         assert bench.groups.describe("h") is None
 
 
-async def test_join_during_a_deletion_makes_a_new_group() -> None:
+async def delete_group(bench: CoordinatorBench) -> object:
+    return await bench.groups.offsets.delete_groups(["g"])
+
+
+async def delete_offset(bench: CoordinatorBench) -> object:
+    return await bench.groups.offsets.delete("g", [T0])
+
+
+async def forget_topic(bench: CoordinatorBench) -> object:
+    await bench.groups.offsets.forget_topic(TOPIC_ID)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("delete", "expected"),
+    [
+        (delete_group, [ErrorCode.COORDINATOR_NOT_AVAILABLE]),
+        (delete_offset, (ErrorCode.NONE, [ErrorCode.COORDINATOR_NOT_AVAILABLE])),
+        (forget_topic, None),
+    ],
+)
+async def test_deletion_that_fails_behind_the_first_commit_leaves_a_group(
+    delete: Callable[[CoordinatorBench], Awaitable[object]], expected: object
+) -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine) as bench:
+        hold = engine.hold_next("commit")
+        commit = await bench.start(bench.commit(T0, at(1)))
+        await hold.reached()
+        engine.fail_next("commit")
+        deletion = await bench.start(delete(bench))
+        hold.release()
+
+        assert await commit == ErrorCode.NONE
+        assert await deletion == expected
+        assert bench.groups.offsets.committed("g", T0) == at(1)
+        assert bench.groups.describe("g") is not None
+
+
+async def test_join_during_a_deletion_keeps_the_group() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:
         a = await bench.stable()
@@ -174,8 +231,8 @@ async def test_join_during_a_deletion_makes_a_new_group() -> None:
         hold.release()
 
         assert await deletion == [ErrorCode.NONE]
-        assert again.generation == 1
-        assert bench.groups.heartbeat("g", RequestingMember(again.member_id, 1)) == ErrorCode.NONE
+        sender = RequestingMember(again.member_id, again.generation)
+        assert bench.groups.heartbeat("g", sender) == ErrorCode.NONE
 
 
 async def test_row_103_offsets_of_a_topic_that_is_read_are_not_deleted() -> None:
@@ -256,11 +313,8 @@ async def add_pending(
 
 
 async def end_pending(bench: CoordinatorBench) -> None:
-    ended = asyncio.Event()
-    bench.groups.offsets.end_nowait(
-        9, lambda _error: ended.set(), is_commit=True, outcome=(b"outcome", None)
-    )
-    await ended.wait()
+    changes = bench.groups.offsets.end(9, is_commit=True)
+    assert not changes or await submit_together(changes) is None
 
 
 async def test_row_101_group_with_only_pending_offsets_exists() -> None:

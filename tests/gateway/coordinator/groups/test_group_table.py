@@ -1,5 +1,6 @@
-"""The table of groups: loading, limits, deletions that fail."""
+"""The table of groups: loading, waiting requests, writes and their answers."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,127 +11,175 @@ from kledger.gateway.coordinator.classic.classic_group_record import (
     encode_group_key,
 )
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
+from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
 from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
 from kledger.gateway.coordinator.groups.group_table import GroupTable, HostedGroup
-from kledger.gateway.coordinator.runtime import CoordinatorRuntime
 from kledger.ledger import LedgerStore, StoreConfig
+from kledger.ledger.record_table import submit_together
 from kledger.ledger.testing import ManualClock
 from kledger.offsets import OffsetStore, TopicPartition
+from kledger.runtime.deferred import Deferred
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from tests.gateway.coordinator.group_words import GroupWorld
 from tests.gateway.coordinator.shell_words import at, settle
 
-
-def table(config: GroupConfig | None = None) -> GroupTable:
-    return GroupTable(config or GroupConfig(), ManualClock(50_000))
-
-
-def classic(hosted: HostedGroup | None) -> ClassicGroup:
-    assert hosted is not None
-    assert isinstance(hosted.group, ClassicGroup)
-    return hosted.group
+KEY, OTHER = TimerKey("session", "k"), TimerKey("session", "other")
+EMPTY = ClassicGroupRecord(
+    group_id="g", generation=5, protocol_type="consumer", protocol_name=None, leader=None
+)
 
 
-async def test_groups_are_loaded_from_rows_and_from_offsets() -> None:
-    world = GroupWorld()
-    world.stable("a")
-    stable = world.durable
-    assert stable is not None
-    empty = ClassicGroupRecord(
-        group_id="empty", generation=5, protocol_type="consumer", protocol_name=None, leader=None
-    )
-    clock, supervisor = ManualClock(50_000), Supervisor()
-    async with LedgerStore.open(None, config=StoreConfig(durability="os"), clock=clock) as store:
-        await store.put_rows(
-            [
-                (encode_group_key("g"), encode_classic_group(stable, 40_000)),
-                (encode_group_key("empty"), encode_classic_group(empty, 30_000)),
-            ]
-        )
-        offsets = OffsetStore.open(store)
-        offsets.commit_nowait("tools", [(TopicPartition("t", 0), at(1))], lambda _: None)
-        offsets.commit_nowait("empty", [(TopicPartition("t", 0), at(1))], lambda _: None)
-        await settle()
-        timers = Timers(clock, supervisor)
-        loaded = GroupTable(GroupConfig(), clock)
-        loaded.load(store, offsets, CoordinatorRuntime(store, clock, timers))
-        hosts = {hosted.group.group_id: hosted for hosted in loaded}
-        assert len(timers) == 1, "one session"
-        await supervisor.close()
+class Stage:
+    """A table with one group, over a store in memory."""
 
-    assert {name: hosted.group.state.value for name, hosted in hosts.items()} == {
-        "g": "Stable",
-        "empty": "Empty",
-        "tools": "Empty",
-    }
-    since = {name: hosted.group_machine.empty_since_ms for name, hosted in hosts.items()}
-    assert since == {"g": None, "empty": 30_000, "tools": None}
-    assert classic(hosts["empty"]).generation == 5
+    def __init__(self, store: LedgerStore, clock: ManualClock, supervisor: Supervisor) -> None:
+        self.store = store
+        self.clock = clock
+        self.timers = Timers(clock, supervisor)
+        self.groups = GroupTable(store, GroupConfig(groups_max=2), clock, self.timers)
+        self.hosted: HostedGroup = self.groups.ensure("g")
 
+    def perform(self, *effects: Effect) -> None:
+        """Let the group decide on these effects."""
+        self.groups.decide(self.hosted, lambda _: (None, effects), None)
 
-def test_ensure_makes_a_group_once() -> None:
-    groups = table(GroupConfig(groups_max=1))
-    assert not groups.is_full
-
-    hosted = groups.ensure("g")
-
-    assert groups.ensure("g") is hosted is groups.get("g")
-    assert groups.is_full
-    assert len(groups) == 1
+    def ask(self, *effects: Effect) -> Deferred[object]:
+        """Begin a request with these effects; its waiter is the next number, from 1 on."""
+        waiter = self.groups.register("refused")
+        return self.groups.run(self.hosted, waiter, lambda _: effects)
 
 
 @pytest.fixture
-async def runtime() -> AsyncIterator[CoordinatorRuntime]:
+async def stage() -> AsyncIterator[Stage]:
     clock, supervisor = ManualClock(50_000), Supervisor()
-    async with LedgerStore.open(None, clock=clock) as store:
-        yield CoordinatorRuntime(store, clock, Timers(clock, supervisor))
+    async with LedgerStore.open(None, config=StoreConfig(durability="os"), clock=clock) as store:
+        yield Stage(store, clock, supervisor)
         await supervisor.close()
 
 
-async def test_failed_deletion_restores_the_group_with_its_generation(
-    runtime: CoordinatorRuntime,
-) -> None:
-    groups = table()
-    old = groups.ensure("g")
-    classic(old).generation = 7
-    classic(old).protocol_type = "consumer"
-    old.group_machine.empty_since_ms = 3
-    groups.remove("g")
-    old.group.kill(0)
-
-    groups.restore(old, runtime)
-
-    back = groups.get("g")
-    assert back is not None
-    assert back is not old
-    assert (back.group.state.value, classic(back).generation) == ("Empty", 7)
-    assert (back.group.protocol_type, back.group_machine.empty_since_ms) == ("consumer", 3)
-
-
-async def test_failed_deletion_does_not_replace_a_new_group(runtime: CoordinatorRuntime) -> None:
-    groups = table()
-    old = groups.ensure("g")
-    groups.remove("g")
-    new = groups.ensure("g")
-
-    groups.restore(old, runtime)
-
-    assert groups.get("g") is new
-
-
-def test_row_of_an_empty_group_carries_the_time() -> None:
-    machine = table().ensure("g").group_machine
-    record = ClassicGroupRecord(
-        group_id="g", generation=1, protocol_type=None, protocol_name=None, leader=None
+async def test_groups_are_loaded_from_records_and_from_offsets(stage: Stage) -> None:
+    world = GroupWorld()
+    world.stable("a")
+    assert world.durable is not None
+    await stage.store.put_rows(
+        [
+            (encode_group_key("stable"), encode_classic_group(world.durable)),
+            (encode_group_key("empty"), encode_classic_group(EMPTY)),
+        ]
     )
+    offsets = OffsetStore(stage.store)
+    for group in ("tools", "empty"):
+        assert await offsets.commit(group, {TopicPartition("t", 0): at(1)}) is None
+    config = GroupConfig()
+    loaded = GroupTable(stage.store, config, stage.clock, stage.timers)
+    loaded.load()
+    GroupOffsets(
+        table=loaded, store=stage.store, config=config, clock=stage.clock, timers=stage.timers
+    )
+    assert len(stage.timers) == 1, "one session"
+    states = {hosted.group_id: hosted.group.state.value for hosted in loaded}
+    assert {"stable": "Stable", "empty": "Empty", "tools": "Empty"} == states
+    empty = loaded.get("empty")
+    assert empty is not None
+    assert isinstance(empty.group, ClassicGroup)
+    assert 5 == empty.group.generation
+    loaded.close()
 
-    rows = machine.rows(record)
 
-    assert rows == [(encode_group_key("g"), encode_classic_group(record, 50_000))]
-    assert machine.empty_since_ms == 50_000
+def test_ensure_makes_a_group_once(stage: Stage) -> None:
+    assert not stage.groups.is_full
+    hosted = stage.groups.ensure("h")
+    assert stage.groups.ensure("h") is hosted is stage.groups.get("h")
+    assert (True, 2) == (stage.groups.is_full, len(stage.groups))
 
 
-def test_only_group_records_are_written() -> None:
-    with pytest.raises(AssertionError):
-        table().ensure("g").group_machine.rows("something else")
+async def test_timer_set_again_or_cancelled_does_not_fire_at_its_old_time(stage: Stage) -> None:
+    stage.perform(Schedule(KEY, 10), Schedule(OTHER, 10), Schedule(KEY, 20), Cancel(OTHER))
+    assert {KEY} == stage.hosted.timers.keys()
+    await settle()
+    stage.clock.advance(10)
+    await settle()
+    assert {KEY} == stage.hosted.timers.keys()
+    stage.clock.advance(10)
+    await settle()
+    assert {} == stage.hosted.timers
+
+
+async def test_answer_that_comes_at_once_needs_no_wait(stage: Stage) -> None:
+    assert (True, "yes") == (
+        stage.ask(Respond(1, "yes")).is_resolved,
+        await stage.ask(Respond(2, "yes")),
+    )
+    assert 0 == stage.groups.waiting_count
+
+
+async def test_answer_of_a_later_event_wakes_the_request(stage: Stage) -> None:
+    answer = stage.ask()
+    stage.perform(Respond(1, "late"), Respond(1, "again"))
+    assert "late" == await answer
+
+
+async def test_answer_and_cancellation_in_one_tick_count_as_answered(stage: Stage) -> None:
+    request = asyncio.ensure_future(_awaiting(stage.ask()))
+    await settle()
+    stage.perform(Respond(1, "yes"))
+    request.cancel()
+    await settle()
+    assert 0 == stage.groups.waiting_count
+
+
+async def _awaiting(answer: Deferred[object]) -> object:
+    return await answer
+
+
+async def test_everyone_who_waits_is_refused_at_the_end(stage: Stage) -> None:
+    answers = [stage.ask(), stage.ask(Persist(EMPTY, ((2, "stored"),)))]
+    stage.perform(Schedule(KEY, 10))
+    stage.groups.close()
+    assert ["refused"] * 2 == [await each for each in answers]
+    assert {} == stage.hosted.timers
+
+
+async def test_answers_wait_for_the_last_write_of_their_group(stage: Stage) -> None:
+    first = stage.ask(Persist(EMPTY, ((1, "first"),)))
+    second = stage.ask(Persist(EMPTY, ((2, "second"),)))
+    unchanged = stage.ask(Persist(None, ((3, "unchanged"),)))
+    assert not any(each.is_resolved for each in (first, second, unchanged))
+    assert stage.groups.is_writing("g")
+    await stage.store.flush()
+    await settle()
+    assert ["first", "second", "unchanged"] == [
+        each.result() for each in (first, second, unchanged)
+    ]
+    assert "later" == stage.ask(Persist(None, ((4, "later"),))).result()
+    assert not stage.groups.is_writing("g")
+
+
+async def test_record_carries_the_time_at_which_it_was_written(stage: Stage) -> None:
+    assert stage.groups.empty_since_ms("g") is None
+    stage.perform(Persist(EMPTY))
+    assert 50_000 == stage.groups.empty_since_ms("g")
+    world = GroupWorld()
+    world.stable("a")
+    stage.perform(Persist(world.durable))
+    assert stage.groups.empty_since_ms("g") is None
+
+
+async def test_stopped_store_refuses_at_once(stage: Stage) -> None:
+    await stage.store.close()
+    assert "refused" == stage.ask(Persist(EMPTY, ((1, "stored"),))).result()
+    assert stage.groups.empty_since_ms("g") is None
+
+
+async def test_group_that_is_not_empty_outlives_its_deletion(stage: Stage) -> None:
+    stage.perform(Persist(EMPTY))
+    await submit_together([stage.groups.deletion("g")])
+    assert stage.groups.get("g") is None
+    world = GroupWorld()
+    world.stable("a")
+    again = stage.hosted = stage.groups.ensure("g")
+    stage.perform(Persist(world.durable))
+    await submit_together([stage.groups.deletion("g")])
+    assert stage.groups.get("g") is again

@@ -25,7 +25,7 @@ from tests.gateway.running import RunningGateway, running_gateway, until
 from tests.gateway.txn_client import TxnClient, committed, read, settled
 
 HERE = TopicPartition("t", 0)
-NOBODY = RequestingMember("", -1)
+NO_MEMBER = RequestingMember("", -1)
 SWEEP_MS = GatewayConfig().transaction_abort_timed_out_transaction_cleanup_interval_ms
 
 
@@ -67,7 +67,7 @@ async def test_row_125_transaction_that_takes_too_long_is_aborted() -> None:
         assert 90 == await producer.end(commit=True)
 
 
-async def test_transaction_within_its_time_goes_on() -> None:
+async def test_transaction_within_its_timeout_continues() -> None:
     async with open_transaction() as (gateway, producer):
         gateway.clock.advance(4_999)
         assert 0 == await producer.produce()
@@ -94,7 +94,7 @@ async def test_idle_transactional_ids_are_forgotten_open_ones_are_not() -> None:
         assert 1 == len(gateway.services.store.scan_rows(TXN_KEY_PREFIX))
 
 
-async def test_ids_that_came_to_nothing_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ids_of_failed_requests_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_coordinator, "TRANSACTIONAL_IDS_MAX", 1)
     async with running_gateway() as gateway, gateway.client() as client:
         gateway.engine.fail_next("commit")
@@ -122,7 +122,7 @@ CRASHES: list[tuple[Literal["commit", "sync"], int]] = [
 async def test_row_126_crash_at_every_step_of_an_end(
     moment: Literal["commit", "sync"], later: int, is_commit: bool
 ) -> None:
-    """Whatever is cut off: an outcome that was told holds, and nothing hangs after the restart."""
+    """After a kill at any point a reported outcome holds, and nothing hangs."""
     engine = FaultyEngine(None)
     async with open_transaction(engine) as (_, producer):
         for _ in range(later):
@@ -131,7 +131,7 @@ async def test_row_126_crash_at_every_step_of_an_end(
         ending = asyncio.ensure_future(producer.end(commit=is_commit))
         reaching = asyncio.ensure_future(hold.reached())
         await asyncio.wait([ending, reaching], return_when=asyncio.FIRST_COMPLETED)
-        was_told = ending.done() and ending.result() == 0
+        was_answered = ending.done() and ending.result() == 0
         engine.drop_unsynced()
         reaching.cancel()
         ending.cancel()
@@ -140,7 +140,7 @@ async def test_row_126_crash_at_every_step_of_an_end(
         producer.client = client
         await until(lambda: not state(gateway).is_prepared)
         if state(gateway) is TxnState.ONGOING:
-            assert not was_told, "an outcome was told and is gone"
+            assert not was_answered, "a reported outcome was lost"
             assert 0 == await producer.end(commit=is_commit)
             await until(lambda: state(gateway).is_idle)
         found = await read(client)
@@ -206,7 +206,7 @@ async def test_only_markers_that_were_refused_are_written_again() -> None:
         assert [1, 1, 1] == [log.high_watermark for log in logs]
 
 
-async def test_a_step_is_taken_to_its_end_when_nobody_waits_for_it() -> None:
+async def test_a_step_completes_when_its_request_is_cancelled() -> None:
     async with open_transaction() as (gateway, producer):
         identity = ProducerIdAndEpoch(producer.producer_id, producer.epoch)
         hold = gateway.engine.hold_next("commit")
@@ -225,12 +225,12 @@ async def test_a_commit_behind_the_end_of_a_transaction_stays() -> None:
         assert topic is not None
         later = CommittedOffset(9, -1, "", 1, NO_EXPIRY, topic.id)
         hold = gateway.engine.hold_next("commit")
-        first = asyncio.ensure_future(offsets.commit("other", NOBODY, [(HERE, later)]))
+        first = asyncio.ensure_future(offsets.commit("other", NO_MEMBER, [(HERE, later)]))
         await hold.reached()
         identity = ProducerIdAndEpoch(producer.producer_id, producer.epoch)
         ending = asyncio.ensure_future(coordinator(gateway).end("x", identity, is_commit=True))
         await until(lambda: "x" in coordinator(gateway)._locks)
-        behind = asyncio.ensure_future(offsets.commit("g", NOBODY, [(HERE, later)]))
+        behind = asyncio.ensure_future(offsets.commit("g", NO_MEMBER, [(HERE, later)]))
         await asyncio.sleep(0)
         hold.release()
         await asyncio.gather(first, ending, behind)

@@ -28,7 +28,7 @@ async def test_partitions_that_are_gone_are_left_out() -> None:
 
 
 async def test_where_a_newer_epoch_has_written_nothing_is_open() -> None:
-    """Anybody can write with any epoch where the transaction has not begun; nobody waits for it."""
+    """Before the transaction has begun, others may write with any epoch, without waiting."""
     async with running_gateway() as gateway, gateway.client() as client:
         topic = await gateway.create_topic(partitions=2)
         producer = TxnClient(client)
@@ -44,7 +44,7 @@ async def test_where_a_newer_epoch_has_written_nothing_is_open() -> None:
         assert [1, 2] == [log.last_stable_offset for log in logs]
 
 
-async def test_what_the_storage_refuses_is_told() -> None:
+async def test_storage_error_is_reported() -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic()
         markers = TransactionMarkers(gateway.services.registry)
@@ -74,7 +74,7 @@ async def test_partitions_are_opened_and_marked_together() -> None:
         assert 2 == gateway.engine.calls["commit"] - before
 
 
-async def test_who_writes_by_hand_is_told_everything() -> None:
+async def test_markers_of_a_tool_are_answered_one_by_one() -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic()
         markers = TransactionMarkers(gateway.services.registry)

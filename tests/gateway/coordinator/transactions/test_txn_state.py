@@ -139,7 +139,7 @@ def became_identity(decision: Decision) -> ProducerIdAndEpoch:
         ),  # its answer was lost: it gets the same one again
     ],
 )
-def test_a_producer_that_comes_back_goes_on(
+def test_a_producer_that_returns_continues(
     expected: ProducerIdAndEpoch, producer: ProducerIdAndEpoch
 ) -> None:
     assert producer == became_identity(init(record(TxnState.EMPTY), expected))
@@ -268,7 +268,7 @@ def test_end_of_an_open_transaction(is_commit: bool, rising: bool) -> None:
         (record(), ProducerIdAndEpoch(7, 5), FENCED),
     ],
 )
-def test_end_of_somebody_else(
+def test_end_by_another_producer(
     current: TxnRecord | None, producer: ProducerIdAndEpoch, error: ErrorCode, rising: bool
 ) -> None:
     assert Rejected(error) == ended(current, producer, rising=rising)
@@ -340,7 +340,9 @@ def test_row_125_a_transaction_times_out_and_its_producer_is_fenced() -> None:
         assert (Unchanged(goes_on_as) if rising else Rejected(FENCED)) == abort
         assert Rejected(FENCED) == added(done), "nothing of its old epoch enters"
         taken_over = became(init(done))
-        assert Rejected(FENCED) == init(taken_over, ME), "somebody else has come meanwhile"
+        assert Rejected(FENCED) == init(taken_over, ME), (
+            "another producer has initialised meanwhile"
+        )
 
 
 def test_the_last_epoch_can_be_fenced() -> None:
@@ -349,13 +351,13 @@ def test_the_last_epoch_can_be_fenced() -> None:
     done = completed(abort_of(rising, NOW), NOW)
     assert EPOCH_MAX == done.epoch
     me = ProducerIdAndEpoch(7, EPOCH_EXHAUSTED)
-    assert Rejected(FENCED) == init(done, me), "the last epoch is nobody's"
+    assert Rejected(FENCED) == init(done, me), "no producer gets the last epoch"
     for is_commit in (False, True):
         assert Rejected(FENCED) == ended(done, me, is_commit=is_commit, rising=True)
     assert ProducerIdAndEpoch(9, 0) == became_identity(init(done, new_id=9))
 
 
-def test_whoever_names_the_last_epoch_is_not_believed() -> None:
+def test_request_with_the_last_epoch_is_rejected() -> None:
     """A transaction begun with it could not be fenced, and no epoch is left for its end."""
     done = completed(abort_of(record(epoch=EPOCH_EXHAUSTED), NOW), NOW)
     liar = ProducerIdAndEpoch(7, EPOCH_MAX)

@@ -251,7 +251,7 @@ flushing.join()
 
 
 def test_flush_lets_other_threads_run(tmp_path: Path) -> None:
-    """The flush runs in a pool while the loop goes on.
+    """The flush runs in a pool while the loop continues.
 
     Its table file is a pipe, much smaller than the rows: only what another thread reads meanwhile
     lets the flush end. The limit of time is for a flush that kept the interpreter to itself.

@@ -102,7 +102,7 @@ def test_emptiest_file_is_chosen_when_the_log_is_too_large(
     assert expected == chosen(*files)
 
 
-def test_file_whose_copy_has_no_room_is_skipped() -> None:
+def test_file_whose_copy_exceeds_the_free_space_is_skipped() -> None:
     files = (1, 100, 50), (2, 200, 120)
     assert 1 == chosen(*files, free=50 * MIB + FREE_BYTES_MIN)
     assert chosen(*files, free=50 * MIB + FREE_BYTES_MIN - 1) is None

@@ -14,7 +14,7 @@ def open_count(folder: Path) -> int:
     return sum(os.path.lexists(link) and str(folder) in os.readlink(link) for link in links)
 
 
-def test_numbers_are_those_of_log_files(tmp_path: Path) -> None:
+def test_file_numbers_are_read_from_names(tmp_path: Path) -> None:
     files = LogFiles(tmp_path)
     for number in (3, 1, 12345678):
         files.create(number)
@@ -49,7 +49,7 @@ def test_idle_descriptors_are_bounded(tmp_path: Path) -> None:
     assert 0 == open_count(tmp_path)
 
 
-def test_removed_file_can_be_read_to_the_end_of_the_use(tmp_path: Path) -> None:
+def test_removed_file_is_readable_while_it_is_borrowed(tmp_path: Path) -> None:
     files = LogFiles(tmp_path)
     files.create(1)
     files.path(1).write_bytes(b"abc")

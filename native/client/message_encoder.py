@@ -1,31 +1,25 @@
-"""Encodes messages into record batches and decodes them.
+"""Message encoder: checks the messages of native producers and builds record batches of them.
 
-Rule: batches of Kafka clients and of native clients are decoded alike. Of the record attributes,
-which Kafka does not use, bit 0 marks the timestamp as an event time, bit 1 a native producer.
+Rule: an argument that cannot be encoded is refused here, before the message counts as pending.
 Must not know: links, queues.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kledger.batches.buffers import Buffer
 from kledger.batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
-from kledger.batches.compression import OUTPUT_SIZE_MAX
-from kledger.batches.errors import BatchError, DecompressedTooLarge
-from kledger.batches.header import BatchHeader, read_header
-from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
-from kledger.batches.reader import iterate_fields, open_body
-from kledger.batches.record import Header, RecordFields, read_rest
+from kledger.batches.record import Header
 from kledger.native.client.subscribe_options import check_number
-from kledger.native.errors import InvalidArgument, Unreadable
-from kledger.native.message import OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
-from kledger.native.message_id import MessageId
+from kledger.native.errors import InvalidArgument
+from kledger.native.message import (
+    EVENT_TIME_BIT,
+    NATIVE_BIT,
+    OWN_HEADERS,
+    PRODUCER_NAME,
+    SEQUENCE_ID,
+    Message,
+)
 from kledger.subscriptions.entry_view import DELIVER_AT, DIGITS_MAX
-from kledger.subscriptions.model import ALL, Delivery
-
-EVENT_TIME_BIT = 0x01
-NATIVE_BIT = 0x02
 
 RECORD_OVERHEAD = 32
 """Approximate bytes of a record beside key, value and headers; for limits."""
@@ -68,7 +62,7 @@ def outgoing_message(
     if type(value) is not bytes and value is not None:
         value = _bytes_of("value", value)
     if type(key) is not bytes and key is not None:
-        key = _key_of(key)
+        key = checked_key(key)
     size = RECORD_OVERHEAD + len(value or b"") + len(key or b"")
     attributes, timestamp = NATIVE_BIT, now_ms
     headers = _headers_of(properties) if properties else ()
@@ -115,124 +109,6 @@ def encode(messages: Iterable[OutgoingMessage], producer: BatchProducer = NO_PRO
     return build_batch((message.record for message in messages), producer=producer)
 
 
-def decode(
-    delivery: Delivery,
-    *,
-    topic: str,
-    partition: int,
-    link: object | None,
-    size_max: int = OUTPUT_SIZE_MAX,
-    pause: Pause = no_pause,
-) -> list[Message]:
-    """Return the delivered messages of one entry.
-
-    Args:
-        delivery: the entry and its delivered records.
-        topic: its short name.
-        partition: its number in the topic.
-        link: the link that delivered it.
-        size_max: the limit of the decompressed size, in bytes.
-        pause: see `batches.pacing`.
-
-    Raises:
-        Unreadable: the batch is damaged.
-        DecompressedTooLarge: it exceeds `size_max`, which is below the general limit.
-    """
-    try:
-        header = read_header(delivery.data)
-        body = open_body(delivery.data, header, size_max, pause)
-        found = iterate_messages(
-            delivery, header, body, topic=topic, partition=partition, link=link, pause=pause
-        )
-        return list(found)
-    except DecompressedTooLarge as error:
-        if size_max < OUTPUT_SIZE_MAX:
-            raise
-        raise unreadable(delivery, error, topic=topic, partition=partition, link=link) from error
-    except BatchError as error:
-        raise unreadable(delivery, error, topic=topic, partition=partition, link=link) from error
-
-
-def iterate_messages(
-    delivery: Delivery,
-    header: BatchHeader,
-    body: Buffer,
-    *,
-    topic: str,
-    partition: int,
-    link: object | None,
-    pause: Pause = no_pause,
-) -> Iterator[Message]:
-    """Yield the delivered messages of one entry.
-
-    `pause` is called after every `STEPS_PER_PAUSE` records, or headers if there are more.
-
-    Raises:
-        BatchError: the batch is damaged.
-    """
-    size, position, is_append_time = (
-        header.record_count,
-        delivery.position,
-        header.is_log_append_time,
-    )
-    header_count = 0
-    for index, fields in wanted_fields(delivery, body, size, pause):
-        key, value, headers = read_rest(body, fields, pause)
-        if headers:
-            header_count += len(headers)
-            if header_count >= STEPS_PER_PAUSE:
-                header_count = 0
-                pause()
-        # With LogAppendTime the record still holds the timestamp that its producer set.
-        timestamp = header.base_timestamp + fields.timestamp_delta
-        yield Message(
-            topic=topic,
-            partition=partition,
-            position=position,
-            index=index,
-            batch_size=size,
-            key=key,
-            value=value,
-            headers=headers,
-            publish_timestamp=header.max_timestamp if is_append_time else timestamp,
-            event_timestamp=timestamp if fields.attributes & EVENT_TIME_BIT else None,
-            offset=header.base_offset + fields.offset_delta,
-            redelivery_count=delivery.redelivery_count,
-            link=link,
-        )
-
-
-def wanted_fields(
-    delivery: Delivery, body: Buffer, count: int, pause: Pause = no_pause
-) -> Iterator[tuple[int, RecordFields]]:
-    """Yield index and fields of the delivered ones among `count` records."""
-    every = enumerate(iterate_fields(body, count, pause))
-    return every if delivery.records == ALL else _picked(every, delivery.records)
-
-
-def _picked(
-    every: Iterable[tuple[int, RecordFields]], records: int
-) -> Iterator[tuple[int, RecordFields]]:
-    # By bytes: shifting a mask of a million bits would copy it for every record.
-    wanted = records.to_bytes(records.bit_length() // 8 + 1, "little")
-    end = 8 * len(wanted)
-    for index, fields in every:
-        if index < end and wanted[index >> 3] >> (index & 7) & 1:
-            yield index, fields
-
-
-def unreadable(
-    delivery: Delivery, error: BatchError, *, topic: str, partition: int, link: object | None
-) -> Unreadable:
-    """Return the error of a damaged batch, with the id of its entry."""
-    position = delivery.position
-    size = 0
-    with suppress(BatchError):
-        size = read_header(delivery.data).record_count
-    whole = MessageId(*position, -1, partition, size, link)
-    return Unreadable(f"entry {position} of {topic}-{partition}: {error}", whole)
-
-
 def _due_ms(deliver_at: int | None, deliver_after_ms: int, now_ms: int) -> int:
     if deliver_at is not None:
         raise InvalidArgument("deliver_at and deliver_after_ms: expected one of them, got both")
@@ -259,7 +135,10 @@ def _headers_of(properties: Mapping[str, str]) -> tuple[Header, ...]:
     return tuple(headers)
 
 
-def _key_of(given: object) -> bytes:
+def checked_key(given: object) -> bytes:
+    """Return a key, text as UTF-8. Raises InvalidArgument."""
+    if type(given) is bytes:
+        return given
     if not isinstance(given, str):
         return _bytes_of("key", given)
     try:

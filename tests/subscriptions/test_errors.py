@@ -5,7 +5,7 @@ import pytest
 from kledger import ledger
 from kledger.ledger import LedgerError
 from kledger.subscriptions import errors
-from kledger.subscriptions.error_map import subscription_error, translating
+from kledger.subscriptions.errors import from_ledger, translating
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ from kledger.subscriptions.error_map import subscription_error, translating
 def test_every_ledger_error_has_a_translation(
     error: type[LedgerError], expected: type[errors.SubscriptionsError]
 ) -> None:
-    found = subscription_error(error("what and why"))
+    found = from_ledger(error("what and why"))
     assert (expected, "what and why") == (type(found), str(found))
 
 
 def test_errors_that_leave_a_block_are_translated() -> None:
-    with pytest.raises(errors.StorageFailed, match="disk") as told, translating():
+    with pytest.raises(errors.StorageFailed, match="disk") as raised, translating():
         raise ledger.StorageFailed("disk")
-    assert isinstance(told.value.__cause__, ledger.StorageFailed)
+    assert isinstance(raised.value.__cause__, ledger.StorageFailed)
     with pytest.raises(ZeroDivisionError), translating():
         raise ZeroDivisionError

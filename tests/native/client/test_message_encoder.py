@@ -9,7 +9,8 @@ from kledger.batches.compression import Codec
 from kledger.batches.header import patch_base_offset, read_header, set_log_append_time
 from kledger.batches.reader import iterate_records
 from kledger.ledger import Position
-from kledger.native.client.message_codec import copied_message, decode, encode, outgoing_message
+from kledger.native.client.message_decoder import decode_delivery
+from kledger.native.client.message_encoder import copied_message, encode, outgoing_message
 from kledger.native.errors import InvalidArgument, Unreadable
 from kledger.native.message import PRODUCER_NAME, SEQUENCE_ID, Message
 from kledger.native.message_id import MessageId
@@ -33,7 +34,7 @@ def delivery(batch: bytearray, *, records: int = ALL, redelivery_count: int = 0)
 
 
 def read(batch: bytearray, **options: int) -> list[Message]:
-    return decode(delivery(batch, **options), topic="orders", partition=2, link=None)
+    return decode_delivery(delivery(batch, **options), topic="orders", partition=2, link=None)
 
 
 def there_and_back(value: bytes | None, **given: object) -> Message:

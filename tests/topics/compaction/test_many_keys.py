@@ -1,0 +1,55 @@
+"""Ten million keys in 64 MiB."""
+
+import pytest
+
+from kledger.runtime.compute_process import ComputeProcesses
+from kledger.topics.compaction.compaction_rules import BatchOutcome
+from kledger.topics.compaction.compaction_run import (
+    CompactionRun,
+    count_records,
+    index_batches,
+    rebuild_batches,
+)
+from tests.runtime.test_compute_process import pool_of
+from tests.topics.compaction.many_keys import batches_of, peak_memory_bytes
+from tests.topics.compaction.words import rules
+
+KEY_COUNT = 10_000_000
+AGAIN = 10
+"""Every tenth key comes once more."""
+STEP = 100_000
+MEMORY_BYTES_MAX = 64 << 20
+BARE_BYTES = 40 << 20
+"""What the process has besides: the interpreter, its modules, and the batches of a call twice."""
+
+
+@pytest.mark.slow
+async def test_ten_million_keys_need_no_more_memory_than_allowed() -> None:
+    """The limit of the process is hard: a call that needs more fails."""
+    starts = range(0, KEY_COUNT, STEP)
+    again = range(0, KEY_COUNT, AGAIN)
+    chunks = [range(start, start + STEP) for start in starts]
+    chunks += [again[start : start + STEP] for start in range(0, len(again), STEP)]
+    async with (
+        pool_of(ComputeProcesses()) as pool,
+        pool.session(
+            CompactionRun,
+            rules(memory_bytes_max=MEMORY_BYTES_MAX),
+            memory_bytes_max=MEMORY_BYTES_MAX + BARE_BYTES,
+        ) as session,
+    ):
+        for index, chunk in enumerate(chunks):
+            await session.call(index_batches, list(batches_of(chunk, index * STEP)))
+        outcomes: set[BatchOutcome] = set()
+        for index, chunk in enumerate(chunks):
+            batches = list(batches_of(chunk, index * STEP))
+            is_end = index == len(chunks) - 1
+            rebuilt = await session.call(rebuild_batches, batches, [0] * len(batches), is_end)
+            outcomes.update(each.outcome for each in rebuilt)
+        counts = await session.call(count_records, [])
+        assert len(again) == counts.superseded
+        assert KEY_COUNT == counts.records_kept
+        assert counts.keys_spilled >= KEY_COUNT
+        assert {BatchOutcome.UNCHANGED, BatchOutcome.REBUILT} == outcomes
+        peak = await session.call(peak_memory_bytes, [])
+        assert peak <= MEMORY_BYTES_MAX + BARE_BYTES

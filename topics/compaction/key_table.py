@@ -1,0 +1,203 @@
+"""Key table: finds each record that a later one of the same key supersedes.
+
+Rule: memory has a limit, whatever the number of keys. A full table goes to a temporary file,
+divided by the hash of its keys, and starts empty; at the end each division is resolved alone. So
+every key is read, written and read again once, and all comparisons are of whole keys.
+Must not know: records, batches; a record is a number.
+
+A division of the file is a list of fragments, older ones first, of keys that are distinct within
+one. A division that does not fit into memory is divided again, by the next bits of the hash. Python
+hashes bytes with a secret of the process, so keys that all fall into one division cannot be chosen
+by a client.
+"""
+
+import errno
+import marshal
+import os
+from array import array
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from sys import getsizeof
+from typing import BinaryIO, TypeAlias
+
+from pyroaring import BitMap
+
+from kledger.batches.pacing import Pause
+
+KEY_SIZE_MAX = 64
+"""A key of so many bytes is represented by a digest of 64, which no shorter key can be equal to."""
+
+_BYTES_OVERHEAD = 33
+_NUMBER_SIZE = 32
+_ALIGNMENT = 16
+_GROWTH = 3
+"""A dict that grows has its old table and one of twice the size."""
+
+_DIVISIONS_BITS = 8
+_DIVISIONS = 1 << _DIVISIONS_BITS
+_FIRST_SHIFT = 48
+_MARSHAL_VERSION = 2  # later ones look for repeated objects
+
+Fragment: TypeAlias = tuple[int, int]
+"""Start and size in the file, in bytes."""
+
+
+class KeyTable:
+    """The newest record of each key, and the numbers of all others."""
+
+    def __init__(self, superseded: BitMap, temporary_folder: str, memory_bytes_max: int) -> None:
+        """Start empty.
+
+        Args:
+            superseded: gets the numbers of records that later ones supersede, at last at `finish`.
+            temporary_folder: for the file, which is made when it is needed.
+            memory_bytes_max: how much the keys may take.
+        """
+        self.memory_bytes_max = memory_bytes_max
+        """May be lowered."""
+        self.spilled_count = 0
+        """How many keys were written to the file, with repetitions."""
+        self._superseded = superseded
+        self._newest = _NewestNumbers()
+        self._folder = temporary_folder
+        self._file: BinaryIO | None = None
+        self._divisions: list[list[Fragment]] = []
+
+    def add(self, keys: Sequence[bytes], numbers: Sequence[int]) -> None:
+        """Take in the keys of some records.
+
+        Args:
+            keys: one for each record; not too many, because they are in memory already.
+            numbers: of the records, below 2^32 and above all before.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if keys and max(map(len, keys)) >= KEY_SIZE_MAX:
+            keys = [key if len(key) < KEY_SIZE_MAX else blake2b(key).digest() for key in keys]
+        self._superseded.update(self._newest.replace(keys, numbers))
+        if self._newest.memory_bytes > self.memory_bytes_max:
+            self._spill()
+
+    def finish(self, pause: Pause) -> None:
+        """Find what the file alone knows, and free everything.
+
+        Raises:
+            OSError: the file cannot be read or written.
+        """
+        if self._file is not None:
+            self._spill()
+            with self._file:
+                for division in self._divisions:
+                    self._resolve(self._file, division, _FIRST_SHIFT, pause)
+        self._newest = _NewestNumbers()
+        self._divisions = []
+        self._file = None
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = _nameless_file(self._folder)
+            self._divisions = [[] for _ in range(_DIVISIONS)]
+        self.spilled_count += len(self._newest.numbers)
+        items = self._newest.numbers.items()
+        _write_divided(self._file, items, self._divisions, _FIRST_SHIFT)
+        self._newest = _NewestNumbers()
+
+    def _resolve(
+        self, file: BinaryIO, division: Sequence[Fragment], shift: int, pause: Pause
+    ) -> None:
+        """Find superseded records of one division; dividing it again finds some of them twice."""
+        if len(division) < 2:
+            return
+        newest = _NewestNumbers()
+        for fragment in division:
+            keys, numbers = _read(file, fragment)
+            self._superseded.update(newest.replace(keys, numbers))
+            pause()
+            if newest.memory_bytes > self.memory_bytes_max and shift > 0:
+                break
+        else:
+            return
+        del newest
+        divisions: list[list[Fragment]] = [[] for _ in range(_DIVISIONS)]
+        for fragment in division:
+            items = zip(*_read(file, fragment), strict=True)
+            _write_divided(file, items, divisions, shift - _DIVISIONS_BITS)
+            pause()
+        for each in divisions:
+            self._resolve(file, each, shift - _DIVISIONS_BITS, pause)
+
+
+class _NewestNumbers:
+    """The newest number of each key, in memory."""
+
+    __slots__ = ("_keys_bytes", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers: dict[bytes, int] = {}
+        self._keys_bytes = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much the next addition may take at most, while the dict grows."""
+        return self._keys_bytes + _GROWTH * getsizeof(self.numbers)
+
+    def replace(self, keys: Sequence[bytes], numbers: Sequence[int]) -> list[int]:
+        """Add keys, and return the numbers that are no longer the newest of their keys."""
+        newest = dict(zip(keys, numbers, strict=True))
+        superseded: list[int] = []
+        if len(newest) < len(keys):
+            pairs = zip(keys, numbers, strict=True)
+            superseded = [number for key, number in pairs if newest[key] != number]
+        before = list(map(self.numbers.get, newest))
+        count_new = before.count(None)
+        if count_new:
+            size = _BYTES_OVERHEAD + max(map(len, newest))
+            self._keys_bytes += count_new * (-(-size // _ALIGNMENT) * _ALIGNMENT + _NUMBER_SIZE)
+        superseded += [number for number in before if number is not None]
+        self.numbers.update(newest)
+        return superseded
+
+
+def _write_divided(
+    file: BinaryIO,
+    items: Iterable[tuple[bytes, int]],
+    divisions: Sequence[list[Fragment]],
+    shift: int,
+) -> None:
+    """Append keys and numbers to the file, one fragment for each division that has some."""
+    divided = [(list[bytes](), array("I")) for _ in range(_DIVISIONS)]
+    for key, number in items:
+        keys, numbers = divided[hash(key) >> shift & (_DIVISIONS - 1)]
+        keys.append(key)
+        numbers.append(number)
+    start = file.seek(0, os.SEEK_END)
+    for division, (keys, numbers) in zip(divisions, divided, strict=True):
+        if keys:
+            size = file.write(marshal.dumps((keys, numbers.tobytes()), _MARSHAL_VERSION))
+            division.append((start, size))
+            start += size
+    file.flush()
+
+
+def _read(file: BinaryIO, fragment: Fragment) -> tuple[list[bytes], "array[int]"]:
+    start, size = fragment
+    file.seek(start)
+    keys, packed = marshal.loads(file.read(size))  # noqa: S302 - written by this process
+    numbers = array("I")
+    numbers.frombytes(packed)
+    return keys, numbers
+
+
+def _nameless_file(folder: str) -> BinaryIO:
+    """Open a file that has no name, so that nothing is left of it whenever the process ends."""
+    try:
+        file = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno not in {errno.EOPNOTSUPP, errno.EISDIR}:
+            raise
+        # A file system without such files: it has a name for an instant.
+        path = os.path.join(folder, f"compaction-keys-{os.getpid()}")
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        os.unlink(path)
+    return os.fdopen(file, "w+b")

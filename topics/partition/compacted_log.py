@@ -1,0 +1,187 @@
+"""Compacted log: the part of a partition that a compaction has rewritten.
+
+Rule: below `end_offset` a read returns what the compaction has kept, at and above it what was
+appended; a result has batches of one of the two only. Batches keep their offsets, so between two of
+them offsets may be missing. The last batch stays, even without records, so that a reader always
+gets to `end_offset`.
+Must not know: which records are kept, requests.
+"""
+
+from typing import NamedTuple
+
+from kledger.batches.buffers import Buffer
+from kledger.batches.header import read_header
+from kledger.ledger import (
+    LATEST,
+    CompactedLedger,
+    CompactedLedgerReplaced,
+    Entry,
+    LedgerStore,
+    ManagedLedger,
+    NewEntry,
+    Position,
+)
+from kledger.topics.keys import PartitionKeys
+from kledger.topics.partition.index_rows import IndexRows
+from kledger.topics.partition.offset_index import LedgerSummary, OffsetIndex
+from kledger.topics.partition.offset_lookup import OffsetLookup
+from kledger.topics.partition.read_hints import ReadHints
+
+READ_ENTRIES_MAX = 4096
+
+
+class CompactedBatch(NamedTuple):
+    """A batch as a compaction has stored it.
+
+    Attributes:
+        position: of the entry that it was made from.
+        delete_horizon_ms: when its tombstones may go; 0 if it has none.
+    """
+
+    position: Position
+    delete_horizon_ms: int
+    batch: Buffer
+
+
+class CompactedUpTo(NamedTuple):
+    """The last record that a compaction has read.
+
+    Attributes:
+        position: of its entry.
+        batch_index: which record of the entry it is, or was.
+        offset: its offset.
+    """
+
+    position: Position
+    batch_index: int
+    offset: int
+
+
+def new_entry(kept: CompactedBatch) -> NewEntry:
+    """Return the entry of a batch; its attribute is the delete horizon."""
+    return NewEntry(kept.position, (kept.batch,), kept.delete_horizon_ms)
+
+
+class CompactedLog:
+    """What a compaction made of the beginning of a partition; it never changes."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        ledger: ManagedLedger,
+        keys: PartitionKeys,
+        compacted: CompactedLedger,
+        summary: LedgerSummary,
+    ) -> None:
+        """Describe one.
+
+        Args:
+            store: has the rows.
+            ledger: of the partition.
+            keys: of the partition.
+            compacted: the ledger that the compaction has written.
+            summary: of that ledger.
+        """
+        self.compacted = compacted
+        self.summary = summary
+        self._entries = CompactedEntries(ledger, compacted)
+        self._rows = IndexRows(store, keys)
+        index = OffsetIndex(0)
+        index.add_summary(summary)
+        self.lookup = OffsetLookup(store, self._entries, self._rows, index)
+        self.hints = ReadHints()
+
+    @property
+    def end_offset(self) -> int:
+        """The first offset behind it."""
+        return self.summary.next_offset
+
+    async def read(self, offset: int, max_bytes: int) -> list[Entry]:
+        """Read batches from the one on that ends at or after an offset.
+
+        Raises:
+            CompactedLedgerReplaced: another compaction has completed.
+            LedgerError: the first batch cannot be read.
+        """
+        start = self.hints.get(offset) or await self.lookup.find(offset)
+        return await self._entries.read_entries(start, READ_ENTRIES_MAX, bytes_max=max_bytes)
+
+    async def first_offset_since(self, timestamp: int) -> int:
+        """Return where the batches begin that may have a record of that time, or a newer one.
+
+        That is 0 if all may, because the offsets before the first batch belong to it: their records
+        have newer ones, and a consumer that is there continues with the first batch.
+        """
+        ledger_id, entries = self.compacted.ledger_id, self.compacted.entries
+        found = await self._rows.around(
+            ledger_id, entries, lambda row: row.max_timestamp_so_far < timestamp
+        )
+        if found.before is None:
+            return 0
+        return self.end_offset if found.after is None else found.after.first_offset
+
+    async def upto(self) -> CompactedUpTo:
+        """Return the last record that it stands for; its batch is always kept. Raises as `read`."""
+        (last,) = await self._entries.batches(self.compacted.entries - 1, 1, None)
+        header = read_header(last.batch)
+        return CompactedUpTo(
+            last.position, header.last_offset - header.base_offset, header.last_offset
+        )
+
+    async def batches(self, first: int, count: int, max_bytes: int) -> list[CompactedBatch]:
+        """Read batches from the entry with that number on; none at the end. Raises as `read`."""
+        return await self._entries.batches(first, count, max_bytes)
+
+
+class CompactedEntries:
+    """The entries of one compacted ledger, as `OffsetLookup` searches them.
+
+    Positions are those of the compacted ledger itself.
+    """
+
+    def __init__(self, ledger: ManagedLedger, compacted: CompactedLedger) -> None:
+        self._ledger = ledger
+        self._compacted = compacted
+
+    @property
+    def first_position(self) -> Position:
+        """The position before the first entry."""
+        return Position(self._compacted.ledger_id, -1)
+
+    def next_valid_position(self, position: Position) -> Position:
+        """Return the next position."""
+        return position.successor
+
+    def number_of_entries(self, start: Position, end: Position) -> int:
+        """Count the entries from `start` to `end`, both included."""
+        upto = min(end.entry_id + 1, self._compacted.entries)
+        return max(0, upto - max(start.entry_id, 0))
+
+    async def read_entries(
+        self,
+        start: Position,
+        count: int,
+        max_position: Position = LATEST,
+        *,
+        bytes_max: int | None = None,
+    ) -> list[Entry]:
+        """Read batches; see `ManagedLedger.read_entries`."""
+        if start.ledger_id != self._compacted.ledger_id:
+            raise CompactedLedgerReplaced(f"{start} is not in {self._compacted.ledger_id}")
+        first = max(start.entry_id, 0)
+        count = min(count, self.number_of_entries(Position(start.ledger_id, first), max_position))
+        if count <= 0:
+            return []
+        ledger_id = start.ledger_id
+        return [
+            Entry(Position(ledger_id, number), each.batch)
+            for number, each in enumerate(await self.batches(first, count, bytes_max), first)
+        ]
+
+    async def batches(self, first: int, count: int, max_bytes: int | None) -> list[CompactedBatch]:
+        """Read batches with what is stored beside them."""
+        limit = {} if max_bytes is None else {"bytes_max": max_bytes}
+        found = await self._ledger.compacted_reader.read(
+            self._compacted, first, count=count, **limit
+        )
+        return [CompactedBatch(each.position, each.attribute, each.data) for each in found]

@@ -1,0 +1,420 @@
+"""Partition compaction: rewrites the beginning of a partition without what newer records replace.
+
+Rule: the input is what the last compaction has kept and the log behind it, up to a horizon; it is
+read twice, first to find the newest record of each key, then to copy. Nothing is visible before
+the whole is: readers change over between two reads. Whatever ends a run early changes nothing.
+Nothing is removed from the partition while it runs, and one runs at a time.
+Must not know: when to compact, how records are compared.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from tempfile import gettempdir
+
+from kledger.batches.buffers import Buffer
+from kledger.batches.header import read_header
+from kledger.ledger import (
+    EARLIEST,
+    AlreadyClosed,
+    CompactedLedgerReplaced,
+    CompactionWriter,
+    LedgerError,
+    LedgerStore,
+    ManagedLedger,
+    Position,
+    Row,
+)
+from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.clock import Clock
+from kledger.runtime.compute_process import ComputeProcessDied
+from kledger.runtime.compute_session import ComputeSession
+from kledger.topics.compaction.compaction_rules import (
+    BatchOutcome,
+    CompactionCounts,
+    CompactionRules,
+)
+from kledger.topics.compaction.compaction_run import (
+    PROCESS_BYTES_MIN,
+    CompactionRun,
+    count_records,
+    index_batches,
+    rebuild_batches,
+)
+from kledger.topics.compaction.record_index import TooManyRecords
+from kledger.topics.config.topic_config import TopicConfig
+from kledger.topics.errors import CompactionRunning, TopicStorageFailed
+from kledger.topics.keys import PartitionKeys
+from kledger.topics.partition import records
+from kledger.topics.partition.compacted_log import (
+    CompactedBatch,
+    CompactedLog,
+    CompactedUpTo,
+    new_entry,
+)
+from kledger.topics.partition.offset_index import (
+    IndexRow,
+    LedgerSummary,
+    OffsetIndex,
+    interval_bytes,
+)
+from kledger.topics.partition.partition_state import PartitionState
+from kledger.topics.partition.results import translated_errors
+
+CHUNK_ENTRIES = 4096
+CHUNK_BYTES = 2 << 20
+"""What is read, rewritten and stored at a time."""
+
+
+class CompactionState(StrEnum):
+    """How far the last compaction of a partition has come."""
+
+    NOT_RUN = "not_run"
+    RUNNING = "running"
+    SUCCESS = "success"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCompactionStatus:
+    """The last compaction of a partition.
+
+    Attributes:
+        error: why it failed; empty unless it did.
+        started_ms, ended_ms: wall time; None if it is not known, or has not come.
+        horizon: the last position that is compacted; None before the first success.
+    """
+
+    state: CompactionState
+    error: str = ""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    horizon: Position | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionLimits:
+    """What a compaction may use.
+
+    Attributes:
+        memory_bytes_max: for the table of keys; what it does not hold goes to files.
+        temporary_folder: of these files, which have no name; None is the system's.
+    """
+
+    memory_bytes_max: int = 64 << 20
+    temporary_folder: Path | None = None
+
+
+class PartitionCompaction:
+    """The compactions of one partition."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        store: LedgerStore,
+        ledger: ManagedLedger,
+        keys: PartitionKeys,
+        state: PartitionState,
+        compacted: CompactedLog | None,
+        removing: asyncio.Lock,
+        clock: Clock,
+    ) -> None:
+        """Make one.
+
+        Args:
+            name: topic and partition, for errors.
+            store: of the ledger.
+            ledger: of the partition.
+            keys: of its rows.
+            state: of the partition.
+            compacted: what is stored.
+            removing: held while something is removed from the partition.
+            clock: dates the runs.
+        """
+        self._name = name
+        self._store = store
+        self._ledger = ledger
+        self._keys = keys
+        self._state = state
+        self._removing = removing
+        self._clock = clock
+        self._compacted = compacted
+        self._completing: LedgerSummary | None = None
+        """Of the ledger that is about to become visible; kept until it does, or another is."""
+        self.status = PartitionCompactionStatus(state=CompactionState.NOT_RUN)
+        """Of the last run; of one before the partition was opened only a success is known."""
+        if compacted is not None:
+            self.status = PartitionCompactionStatus(
+                state=CompactionState.SUCCESS,
+                ended_ms=compacted.compacted.compacted_ms,
+                horizon=compacted.compacted.horizon,
+            )
+
+    @property
+    def compacted(self) -> CompactedLog | None:
+        """What the last success has kept."""
+        return self._compacted
+
+    async def horizon(self) -> CompactedUpTo | None:
+        """Return the last record that is compacted; None before the first success.
+
+        Raises:
+            TopicStorageFailed: it cannot be read.
+        """
+        while self._compacted is not None:
+            with translated_errors(), suppress(CompactedLedgerReplaced):
+                return await self._compacted.upto()
+        return None
+
+    def take_over(self) -> bool:
+        """Use what a run has completed, if it is visible now; return whether it was.
+
+        The run may have been cancelled since: what it has submitted becomes visible all the same.
+        """
+        summary, present = self._completing, self._ledger.compacted
+        if summary is None or present is None or present.ledger_id != summary.ledger_id:
+            return False
+        self._completing = None
+        self._compacted = CompactedLog(self._store, self._ledger, self._keys, present, summary)
+        self._succeeded()
+        return True
+
+    async def run(
+        self, horizon: Position, config: TopicConfig, limits: CompactionLimits
+    ) -> CompactionCounts:
+        """Compact everything up to a position.
+
+        Args:
+            horizon: an entry before the last stable offset, not before the present horizon.
+            config: of the topic.
+            limits: what it may use.
+
+        Raises:
+            CompactionRunning: one runs.
+            TopicStorageFailed: something could not be read or stored; nothing has changed.
+            CorruptMessage: a stored batch cannot be read; nothing has changed.
+        """
+        started_ms, before = self._clock.now_ms(), self.status
+        if self._ledger.is_compacting:
+            raise CompactionRunning(f"a compaction of {self._name} runs already")
+        self.status = PartitionCompactionStatus(
+            state=CompactionState.RUNNING, started_ms=started_ms, horizon=before.horizon
+        )
+        try:
+            with translated_errors():
+                counted = await self._begin_and_run(horizon, config, limits, started_ms)
+        except BaseException as error:
+            if self.status.state is CompactionState.RUNNING:  # else it was taken over
+                self.status = PartitionCompactionStatus(
+                    state=CompactionState.ERROR,
+                    error=str(error) or type(error).__name__,
+                    started_ms=started_ms,
+                    ended_ms=self._clock.now_ms(),
+                    horizon=before.horizon,
+                )
+            raise
+        self._succeeded()
+        return counted
+
+    def _succeeded(self) -> None:
+        present = self._ledger.compacted
+        self.status = PartitionCompactionStatus(
+            state=CompactionState.SUCCESS,
+            started_ms=self.status.started_ms,
+            ended_ms=self._clock.now_ms(),
+            horizon=None if present is None else present.horizon,
+        )
+
+    async def _begin_and_run(
+        self, horizon: Position, config: TopicConfig, limits: CompactionLimits, now_ms: int
+    ) -> CompactionCounts:
+        async with self._removing:
+            writer = await self._ledger.begin_compaction()
+        try:
+            return await self._run(writer, horizon, config, limits, now_ms)
+        except BaseException:
+            with suppress(LedgerError):  # the next run or opening drops what it has written
+                await writer.abort()
+            raise
+
+    async def _run(
+        self,
+        writer: CompactionWriter,
+        horizon: Position,
+        config: TopicConfig,
+        limits: CompactionLimits,
+        now_ms: int,
+    ) -> CompactionCounts:
+        log_start = self._state.log_start_offset
+        source = _Source(
+            self._ledger,
+            self._compacted,
+            horizon,
+            log_start=log_start,
+            compacted_start=log_start if config.is_compacted else 0,
+        )
+        rules = CompactionRules(
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            aborted=self._aborted(),
+            memory_bytes_max=limits.memory_bytes_max,
+            temporary_folder=str(limits.temporary_folder or gettempdir()),
+        )
+        target = _Target(writer, interval_bytes(config.segment_bytes))
+        try:
+            async with self._store.compute_pool.session(
+                CompactionRun, rules, memory_bytes_max=PROCESS_BYTES_MIN + limits.memory_bytes_max
+            ) as session:
+                async for chunk, _ in source.chunks():
+                    await session.call(index_batches, [each.batch for each in chunk])
+                async for chunk, is_end in source.chunks():
+                    await target.write(await _rebuilt(session, chunk, is_end=is_end))
+                counted: CompactionCounts = await session.call(count_records, [])
+        except PoolClosed:
+            raise AlreadyClosed("the store was closed during a compaction") from None
+        except (ComputeProcessDied, TooManyRecords, OSError) as error:
+            raise TopicStorageFailed(f"{self._name} was not compacted: {error}") from error
+        if writer.entries:
+            await self._complete(target, horizon)
+        else:
+            await writer.abort()  # everything lies before the log start
+        return counted
+
+    async def _complete(self, target: "_Target", horizon: Position) -> None:
+        """Make the result visible; from the tick on in which it is, `take_over` uses it."""
+        summary, index_rows = target.finish()
+        rows = [self._row_of(each) for each in index_rows]
+        rows += await self._removed_rows()
+        self._completing = summary
+        await target.writer.complete(horizon, rows)
+
+    def _row_of(self, row: IndexRow) -> Row:
+        if isinstance(row.content, LedgerSummary):
+            encoded = records.encode_ledger_summary(row.content)
+            return self._keys.ledger_summary(row.ledger_id), encoded
+        key = self._keys.interval(row.ledger_id, row.content.first_entry)
+        return key, records.encode_interval(row.content)
+
+    async def _removed_rows(self) -> list[Row]:
+        """Return what removes the rows of the present compacted ledger."""
+        present = self._ledger.compacted
+        if present is None:
+            return []
+        start = self._keys.ledger_intervals(present.ledger_id)
+        end = self._keys.ledger_intervals(present.ledger_id + 1)
+        found = await self._store.run_blocking(self._store.scan_rows_between, start, end)
+        removed: list[Row] = [(key, None) for key, _ in found]
+        return [*removed, (self._keys.ledger_summary(present.ledger_id), None)]
+
+    def _aborted(self) -> tuple[tuple[int, int, int], ...]:
+        """Producer, first and last offset of all aborted transactions."""
+        everything = self._state.transactions.aborted.between(0, self._state.high_watermark)
+        return tuple((each.producer_id, each.first_offset, each.last_offset) for each in everything)
+
+
+class _Source:
+    """The input of one run: what the last one has kept, then what was appended since.
+
+    It is read twice, and is the same both times, as nothing is removed during a run.
+    """
+
+    def __init__(
+        self,
+        ledger: ManagedLedger,
+        compacted: CompactedLog | None,
+        horizon: Position,
+        *,
+        log_start: int,
+        compacted_start: int,
+    ) -> None:
+        """Args: log_start, compacted_start: batches before these offsets are left out."""
+        self._ledger = ledger
+        self._compacted = compacted
+        self._horizon = horizon
+        self._log_start = log_start
+        self._compacted_start = compacted_start
+
+    async def chunks(self) -> AsyncIterator[tuple[list[CompactedBatch], bool]]:
+        """Yield chunks that are not empty, and whether each is the last one."""
+        previous: list[CompactedBatch] | None = None
+        async for chunk in self._all():
+            if previous is not None:
+                yield previous, False
+            previous = chunk
+        if previous is not None:
+            yield previous, True
+
+    async def _all(self) -> AsyncIterator[list[CompactedBatch]]:
+        appended_from = EARLIEST
+        if self._compacted is not None:
+            appended_from = self._compacted.compacted.horizon.successor
+            number = 0
+            while found := await self._compacted.batches(number, CHUNK_ENTRIES, CHUNK_BYTES):
+                number += len(found)
+                if chunk := _since(self._compacted_start, found):
+                    yield chunk
+        while appended_from <= self._horizon:
+            entries = await self._ledger.read_entries(
+                appended_from, CHUNK_ENTRIES, self._horizon, bytes_max=CHUNK_BYTES
+            )
+            if not entries:
+                return
+            appended_from = entries[-1].position.successor
+            found = [CompactedBatch(each.position, 0, each.buffer) for each in entries]
+            if chunk := _since(self._log_start, found):
+                yield chunk
+
+
+def _since(offset: int, batches: list[CompactedBatch]) -> list[CompactedBatch]:
+    """Return the batches that do not end before an offset."""
+    return [each for each in batches if read_header(each.batch).last_offset >= offset]
+
+
+class _Target:
+    """The output of one run."""
+
+    def __init__(self, writer: CompactionWriter, interval_size: int) -> None:
+        self.writer = writer
+        self._index = OffsetIndex(interval_size)
+        self._rows: list[IndexRow] = []
+
+    async def write(self, kept: Sequence[CompactedBatch]) -> None:
+        """Store batches. Raises LedgerError."""
+        number = self.writer.entries
+        await self.writer.append([new_entry(each) for each in kept])
+        for entry_id, each in enumerate(kept, number):
+            header = read_header(each.batch)
+            self._rows += self._index.add_entry(
+                self.writer.ledger_id,
+                entry_id,
+                base_offset=header.base_offset,
+                next_offset=header.last_offset + 1,
+                size=len(each.batch),
+                max_timestamp=header.max_timestamp,
+            )
+
+    def finish(self) -> tuple[LedgerSummary, list[IndexRow]]:
+        """Return the summary of everything written, and all rows of the index."""
+        self._rows += self._index.complete()
+        (summary,) = self._index.all_summaries()
+        return summary, self._rows
+
+
+async def _rebuilt(
+    session: ComputeSession[CompactionRun], chunk: Sequence[CompactedBatch], *, is_end: bool
+) -> list[CompactedBatch]:
+    """Return what is kept of some batches; the very last one stays, even without records."""
+    buffers: list[Buffer] = [each.batch for each in chunk]
+    delete_horizons = [each.delete_horizon_ms for each in chunk]
+    rebuilt = await session.call(rebuild_batches, buffers, delete_horizons, is_end)
+    kept = []
+    for source, result in zip(chunk, rebuilt, strict=True):
+        if result.outcome is not BatchOutcome.DROPPED:
+            is_rebuilt = result.outcome is BatchOutcome.REBUILT
+            batch = result.data if is_rebuilt else source.batch
+            kept.append(CompactedBatch(source.position, result.delete_horizon_ms, batch))
+    return kept
