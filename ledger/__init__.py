@@ -39,9 +39,13 @@ from kledger.ledger.errors import (
     TooManyRequests,
     UnreadableRow,
 )
-from kledger.ledger.handle.compaction_writer import CompactionWriter, NewEntry
+from kledger.ledger.handle.compaction_writer import (
+    COMPACTION_CURSOR,
+    CompactionWriter,
+    NewEntry,
+)
 from kledger.ledger.handle.handle_state import LedgerState
-from kledger.ledger.handle.managed_ledger import COMPACTION_CURSOR, ManagedLedger
+from kledger.ledger.handle.managed_ledger import ManagedLedger
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
 from kledger.ledger.metadata.records import CompactedLedger
 from kledger.ledger.position import EARLIEST, LATEST, Position

@@ -19,6 +19,8 @@ from kledger.ledger.metadata.records import CompactedLedger
 from kledger.ledger.position import Position
 from kledger.ledger.store_services import StoreServices
 
+COMPACTION_CURSOR = "__compaction"
+"""Name of the cursor that compactions move; it keeps ledgers that are not compacted yet."""
 GROUP_BYTES = 1 << 20
 """Data committed at once, so that no append waits for more than this."""
 
@@ -164,3 +166,9 @@ class CompactionWriter:
         self._check()
         if self._is_ended:
             raise AlreadyClosed(f"the compaction into ledger {self.ledger_id} has ended")
+
+
+def check_not_reserved(name: str) -> None:
+    """Raise InvalidArgument for the name of the cursor of compactions."""
+    if name == COMPACTION_CURSOR:
+        raise InvalidArgument(f"{name} is the cursor of compactions, which nothing else moves")

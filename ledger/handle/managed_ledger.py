@@ -38,7 +38,11 @@ from kledger.ledger.errors import (
     LedgerError,
 )
 from kledger.ledger.handle.append_retries import AppendRetries, AppendRetry
-from kledger.ledger.handle.compaction_writer import CompactionWriter
+from kledger.ledger.handle.compaction_writer import (
+    COMPACTION_CURSOR,
+    CompactionWriter,
+    check_not_reserved,
+)
 from kledger.ledger.handle.handle_state import HandleState, LedgerState
 from kledger.ledger.handle.metadata_submission import ChangeSubmitter, change_rows
 from kledger.ledger.handle.rollover_timer import RETRY_MS, RolloverTimer
@@ -64,8 +68,6 @@ from kledger.ledger.store_services import StoreServices
 from kledger.runtime.containment import FaultUnit
 from kledger.runtime.listeners import Listener, Listeners
 
-COMPACTION_CURSOR = "__compaction"
-"""Name of the cursor that compactions move; it keeps ledgers that are not compacted yet."""
 CLOCK_SKEW_MS = 10_000
 """Between the clocks that date entries and the clock that dates closed ledgers; as in Pulsar."""
 
@@ -420,7 +422,7 @@ class ManagedLedger:
             Fenced, AlreadyClosed: the handle cannot be used any more.
             StorageFailed: the cursor was not created.
         """
-        _check_not_reserved(name)
+        check_not_reserved(name)
         return await self._cursors.open(name, initial)
 
     async def open_cursor_at(
@@ -445,7 +447,7 @@ class ManagedLedger:
             InvalidArgument: an index is not within the batch, or the name is reserved.
             Fenced, AlreadyClosed, StorageFailed: as `open_cursor`.
         """
-        _check_not_reserved(name)
+        check_not_reserved(name)
         return await self._cursors.open_at(name, EntryPart(position, acknowledged, batch_size))
 
     async def new_non_durable_cursor(self, start: Position | None = None) -> Cursor:
@@ -459,7 +461,7 @@ class ManagedLedger:
 
     async def delete_cursor(self, name: str) -> None:
         """Delete a durable cursor. Raises CursorNotFound, else as `open_cursor`."""
-        _check_not_reserved(name)
+        check_not_reserved(name)
         await self._cursors.delete(name)
 
     async def change_cursors(
@@ -893,8 +895,3 @@ class ManagedLedger:
         except LedgerError:
             # The next rollover trims again; a closed or fenced handle needs no report.
             return
-
-
-def _check_not_reserved(name: str) -> None:
-    if name == COMPACTION_CURSOR:
-        raise InvalidArgument(f"{name} is the cursor of compactions, which nothing else moves")
