@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kledger.ledger.commits.committer import RowsDone, submitted
+from kledger.ledger.compacted_reader import CompactedReader
+from kledger.ledger.cursors.compacted_source import SourceRead
 from kledger.ledger.cursors.cursor_reads import CursorReads, ReadLimits
 from kledger.ledger.cursors.cursor_revision_state import NOT_POSSIBLE, CursorStateRevisionController
 from kledger.ledger.cursors.cursor_state import CursorState, EntryPart
@@ -52,6 +54,7 @@ class CursorHost:
         name: of the managed ledger.
         ledgers: its confirmed entries.
         reader: reads entries.
+        compacted_reader: reads those that a compaction has kept.
         services: of the store.
         check: raises when the handle was fenced or closed.
         listen: adds a listener for every change; returns a function that removes it.
@@ -62,6 +65,7 @@ class CursorHost:
     name: str
     ledgers: LedgerListState
     reader: LedgerReader
+    compacted_reader: CompactedReader
     services: StoreServices
     check: Callable[[], None]
     listen: Callable[[Callable[[], None]], Callable[[], None]]
@@ -132,6 +136,7 @@ class Cursor:
             self._revision,
             ledgers=host.ledgers,
             reader=host.reader,
+            compacted_reader=host.compacted_reader,
             check=host.check,
             listen=host.listen,
         )
@@ -177,6 +182,16 @@ class Cursor:
     def is_durable(self) -> bool:
         """Whether it survives a restart and holds back trimming."""
         return self.writer is not None
+
+    @property
+    def reads_compacted(self) -> bool:
+        """Whether it reads what a compaction has kept, up to its horizon, instead of the log."""
+        return self.state.reads_compacted
+
+    @property
+    def compacted_id(self) -> int | None:
+        """The compacted ledger that the last `read` was from; None: it was from the log."""
+        return self._reads.compacted_id
 
     @property
     def is_active(self) -> bool:
@@ -355,7 +370,33 @@ class Cursor:
         """
         return await self._reads.replay(positions)
 
+    async def read_from(self, start: Position, count: int, max_bytes: int) -> SourceRead:
+        """Read entries from a position on, acknowledged ones too; the read position stays.
+
+        Args:
+            start: where to begin.
+            count: of entries, at most.
+            max_bytes: of their data, but at least one entry.
+
+        Raises:
+            LedgerError: as for `read`.
+        """
+        return await self._reads.read_from(start, count, max_bytes)
+
     # Setting positions
+
+    def set_reads_compacted(self, *, is_wanted: bool) -> None:
+        """Read what a compaction has kept, from the first unacknowledged entry on, or stop that.
+
+        Durable with the next acknowledgement. What is acknowledged stays so; a cursor that stops
+        has acknowledged what it had left in ledgers that were removed.
+
+        Raises:
+            ResetInProgress: a revision runs.
+        """
+        if is_wanted is not self.reads_compacted:
+            self._start_revision()
+            self._revision.end(lambda state: state.set_reads_compacted(is_wanted))
 
     async def rewind(self) -> None:
         """Move the read position back to the first unacknowledged entry. Raises ResetInProgress."""

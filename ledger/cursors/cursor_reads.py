@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from kledger.ledger.compacted_reader import CompactedReader
+from kledger.ledger.cursors.compacted_source import CompactedSource, SourceRead
 from kledger.ledger.cursors.cursor_revision_state import CursorStateRevisionController
 from kledger.ledger.cursors.cursor_state import CursorState
 from kledger.ledger.entry import Entry
@@ -24,7 +26,7 @@ from kledger.ledger.errors import (
 )
 from kledger.ledger.ledger_reader import LedgerReader
 from kledger.ledger.metadata.ledger_list_state import LedgerListState
-from kledger.ledger.position import Position
+from kledger.ledger.position import LATEST, Position
 from kledger.runtime.signal import Signal
 
 
@@ -68,6 +70,7 @@ class CursorReads:
         *,
         ledgers: LedgerListState,
         reader: LedgerReader,
+        compacted_reader: CompactedReader,
         check: Callable[[], None],
         listen: Callable[[Callable[[], None]], Callable[[], None]],
     ) -> None:
@@ -79,15 +82,19 @@ class CursorReads:
             revision: of the cursor.
             ledgers: the confirmed entries.
             reader: reads entries.
+            compacted_reader: reads those that a compaction has kept.
             check: raises when the managed ledger is unusable.
             listen: adds a listener for new entries; returns a function that removes it.
         """
         self.is_closed = False
+        self.compacted_id: int | None = None
+        """The compacted ledger that the last read was from; None: from the log."""
         self._name = name
         self._state = state
         self._revision = revision
         self._ledgers = ledgers
         self._reader = reader
+        self._source = CompactedSource(ledgers, reader, compacted_reader)
         self._check = check
         self._listen = listen
         self._read_lock = asyncio.Lock()
@@ -213,7 +220,11 @@ class CursorReads:
                 return []
             while True:
                 since = state.mark_delete_position
-                entries, last = await self._collect(limits, number)
+                if state.reads_compacted:
+                    entries, last = await self._collect_compacted(limits, number)
+                else:
+                    self.compacted_id = None
+                    entries, last = await self._collect(limits, number)
                 if self._revision.is_outdated(number):
                     return []
                 self.check_open()
@@ -264,6 +275,40 @@ class CursorReads:
         if position is None and end >= state.last_confirmed:
             last = state.last_confirmed
         return entries, last
+
+    async def _collect_compacted(
+        self, limits: ReadLimits, number: int
+    ) -> tuple[list[Entry], Position | None]:
+        """Return as `_collect`; entries that are all acknowledged are passed here already."""
+        state = self._state
+        while state.has_unread and state.read_position <= limits.max_position:
+            start = state.read_position
+            try:
+                read = await self._source.read(
+                    start, limits.count, limits.bytes_max, limits.max_position
+                )
+            except LedgerError:
+                if self._revision.is_outdated(number):
+                    break
+                raise
+            if self._revision.is_outdated(number) or read.last is None:
+                break
+            self.check_open()
+            entries = [each for each in read.entries if not state.is_in_hole(each.position)]
+            state.note_read(start, (each.position for each in read.entries), read.last)
+            self.compacted_id = read.compacted_id
+            if entries:
+                return entries, read.last
+            state.read_upto(read.last)
+        return [], None
+
+    async def read_from(self, start: Position, count: int, bytes_max: int) -> SourceRead:
+        """Read as `read` does, from a position on, and move nothing. Raises as `read`."""
+        self.check_open()
+        if self._state.reads_compacted:
+            return await self._source.read(start, count, bytes_max, LATEST)
+        entries = await self._reader.read_entries(start, count, bytes_max, LATEST)
+        return SourceRead(entries, entries[-1].position if entries else None, None)
 
     async def _read_range(self, first: Position, last: Position, number: int) -> list[Entry]:
         """Read consecutive entries; those that are trimmed meanwhile are left out."""

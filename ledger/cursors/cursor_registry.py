@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from types import MappingProxyType
 
 from kledger.ledger.commits.committer import ignore_outcome, submitted
+from kledger.ledger.compacted_reader import CompactedReader
 from kledger.ledger.cursors.cursor import Cursor, CursorHost
 from kledger.ledger.cursors.cursor_metrics import CursorMetrics
 from kledger.ledger.cursors.cursor_records import encode_cursor
@@ -100,6 +101,9 @@ class CursorRegistry:
             name=self._shown_as,
             ledgers=self._ledgers,
             reader=self._reader,
+            compacted_reader=CompactedReader(
+                self._ledgers, self._services, self._check_handle, self._shown_as
+            ),
             services=self._services,
             check=self._check_handle,
             listen=self._listen,
@@ -119,13 +123,15 @@ class CursorRegistry:
             raise InvalidArgument(f"initial: expected EARLIEST or LATEST, got {initial!r}")
         return await self.open_at(name, EntryPart(initial, ()))
 
-    async def open_at(self, name: str, start: EntryPart) -> Cursor:
+    async def open_at(
+        self, name: str, start: EntryPart, *, reads_compacted: bool = False
+    ) -> Cursor:
         """Open a cursor; a new one begins at `start`, whose records are acknowledged."""
         _check_name(name)
         if not isinstance(start.position, Position):
             raise InvalidArgument(f"position: expected a Position, got {start.position!r}")
         self._check()
-        work = self._open(name, start)
+        work = self._open(name, start, reads_compacted)
         return await self._services.supervisor.finish(work, f"open cursor {name}")
 
     async def delete(self, name: str) -> None:
@@ -173,9 +179,15 @@ class CursorRegistry:
         return self.slowest_without(None)
 
     def slowest_without(self, name: str | None) -> Position | None:
-        """Return the lowest durable mark-delete position, one cursor aside; None without one."""
-        writers = (cursor.writer for cursor in self._known() if cursor.name != name)
-        durable_positions = (each.durable_position for each in writers if each is not None)
+        """Return the lowest durable mark-delete position, one cursor aside; None without one.
+
+        A cursor that reads compacted needs no ledger for which a compacted one stands.
+        """
+        durable_positions = (
+            max(cursor.writer.durable_position, cursor.state.horizon)
+            for cursor in self._known()
+            if cursor.writer is not None and cursor.name != name
+        )
         return min(durable_positions, default=None)
 
     def acknowledge_removed(self, ledger_ids: Sequence[int]) -> None:
@@ -193,8 +205,7 @@ class CursorRegistry:
         if last is None:
             return
         for cursor in self._known():
-            cursor.state.acknowledge_removed(last)
-            if cursor.writer is not None:
+            if cursor.state.ledgers_removed(last) and cursor.writer is not None:
                 cursor.writer.acknowledge_removed(last)
 
     def acknowledge_before(self, position: Position, records: int, batch_size: int) -> None:
@@ -234,12 +245,12 @@ class CursorRegistry:
         making = () if self._in_making is None else (self._in_making,)
         return [*self._durable.values(), *self._non_durable.values(), *making]
 
-    async def _open(self, name: str, start: EntryPart) -> Cursor:
+    async def _open(self, name: str, start: EntryPart, reads_compacted: bool) -> Cursor:
         async with self._lock:
             self._check()
             cursor = self._durable.get(name)
             if cursor is None:
-                cursor = await self._create(name, start)
+                cursor = await self._create(name, start, reads_compacted)
             elif cursor.is_closed:
                 assert cursor.writer is not None
                 cursor.writer.reopen()
@@ -250,9 +261,9 @@ class CursorRegistry:
             self.metrics.show(cursor)
             return cursor
 
-    async def _create(self, name: str, start: EntryPart) -> Cursor:
+    async def _create(self, name: str, start: EntryPart, reads_compacted: bool) -> Cursor:
         ledgers, limit = self._ledgers, self._services.config.cursor_ranges_max
-        state = CursorState(ledgers, ledgers.lac)
+        state = CursorState(ledgers, ledgers.lac, reads_compacted=reads_compacted)
         state.reset_to(
             start.position, acknowledged=start.indexes or (), batch_size=start.batch_size
         )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
+from kledger.ledger.cursors.compacted_positions import CompactedPositions
 from kledger.ledger.cursors.cursor_records import CursorRecord
 from kledger.ledger.cursors.position_ranges import PositionRanges
 from kledger.ledger.entry import Entry
@@ -23,6 +24,8 @@ READ_GAP_MAX = 16
 """A read goes over holes of up to so many entries and drops them: cheaper than another read."""
 CHANGES_MAX = 10_000
 """With more changed entries, or batches, between two rows the whole cursor is written."""
+READS_COMPACTED = "kledger.reads-compacted"
+"""The property of the row of a cursor that reads compacted entries; it is none of `properties`."""
 
 
 class EntryPart(NamedTuple):
@@ -74,12 +77,16 @@ class CursorState:
         mark_delete_position: Position,
         *,
         properties: Mapping[str, int] | None = None,
+        reads_compacted: bool = False,
     ) -> None:
-        self._ledgers = ledgers
+        """Args: reads_compacted: whether the beginning of the log is read from what was kept."""
+        self._ledgers: LedgerListState | CompactedPositions = (
+            CompactedPositions(ledgers) if reads_compacted else ledgers
+        )
         self._deleted = PositionRanges()
         self._batches = PartialBatches()
         self.mark_delete_position = self._existing_position(mark_delete_position)
-        self.read_position = ledgers.next_valid(self.mark_delete_position)
+        self.read_position = self._ledgers.next_valid(self.mark_delete_position)
         self._settled = self.mark_delete_position
         self.properties = dict(properties or {})
         self.changes = CursorChanges()
@@ -92,10 +99,18 @@ class CursorState:
         A position beyond the last confirmed entry moves back to that, one in a removed ledger moves
         to the next ledger, and acknowledgements of entries that do not exist are dropped.
         """
-        state = cls(ledgers, record.mark_delete_position, properties=record.properties)
+        properties = dict(record.properties)
+        reads_compacted = bool(properties.pop(READS_COMPACTED, 0))
+        state = cls(
+            ledgers,
+            record.mark_delete_position,
+            properties=properties,
+            reads_compacted=reads_compacted,
+        )
         state._deleted = deleted = PositionRanges.load(record.deleted)
         for ledger_id in deleted.ledger_ids:
-            entries = ledgers.entries_in(ledger_id) if ledgers.has_ledger(ledger_id) else 0
+            known = state._ledgers
+            entries = known.entries_in(ledger_id) if known.has_ledger(ledger_id) else 0
             deleted.remove_in_ledger_from(Position(ledger_id, entries))
         open_batches = (each for each in record.batches if state._is_open_entry(each[0]))
         state._batches = PartialBatches.load(open_batches)
@@ -110,11 +125,26 @@ class CursorState:
         return self._ledgers.lac
 
     @property
+    def reads_compacted(self) -> bool:
+        """Whether the beginning of the log is read from what a compaction has kept."""
+        return isinstance(self._ledgers, CompactedPositions)
+
+    @property
+    def horizon(self) -> Position:
+        """Up to where entries are read from the compacted ledger; EARLIEST: none are."""
+        return self._ledgers.horizon if isinstance(self._ledgers, CompactedPositions) else EARLIEST
+
+    @property
     def backlog(self) -> int:
-        """How many entries are not acknowledged."""
-        ledgers = self._ledgers
+        """How many entries of the log are not acknowledged.
+
+        Those that compaction has removed count until a cursor that reads compacted has passed them.
+        """
+        ledgers, holes = self._ledgers, self._deleted.count
         following = ledgers.total_entries - ledgers.progress_of(self.mark_delete_position)
-        return max(0, following - self._deleted.count)
+        if holes and self.reads_compacted:  # some may be in ledgers that were removed
+            holes = sum(map(self._deleted.count_in, ledgers.ledger_ids))
+        return max(0, following - holes)
 
     @property
     def hole_count(self) -> int:
@@ -298,6 +328,17 @@ class CursorState:
             if entry.position not in deleted and not since < entry.position <= upto
         ]
 
+    def note_read(self, start: Position, positions: Iterable[Position], upto: Position) -> None:
+        """Note what a read found; see `CompactedPositions`. Only if it reads compacted.
+
+        The mark-delete position moves over what compaction has removed before acknowledged entries.
+        """
+        assert isinstance(self._ledgers, CompactedPositions), "it reads the log alone"
+        before = self.mark_delete_position
+        self._ledgers.note_read(start, positions, upto)
+        self._settle()
+        self.version += self.mark_delete_position != before
+
     def read_upto(self, last: Position) -> None:
         """Move the read position past `last`."""
         following = self._ledgers.next_valid(last)
@@ -339,6 +380,7 @@ class CursorState:
 
     def rewind(self) -> None:
         """Move the read position back to the first unacknowledged entry."""
+        self._forget_read()
         self.read_position = self._ledgers.next_valid(self.mark_delete_position)
 
     def seek(self, position: Position, *, force: bool) -> None:
@@ -346,6 +388,7 @@ class CursorState:
         target = self.seek_target(position)
         if not force:
             target = max(target, self._ledgers.next_valid(self.mark_delete_position))
+        self._forget_read()
         self.read_position = target
 
     def replace_with(self, target: "CursorState") -> None:
@@ -353,6 +396,7 @@ class CursorState:
         self._deleted, self._batches = target._deleted, target._batches
         self.properties = target.properties
         self.mark_delete_position = target.mark_delete_position
+        self._forget_read()
         self.read_position = target.read_position
         self.changes.require_whole_row()
         self.version += 1
@@ -388,13 +432,19 @@ class CursorState:
         self._deleted = PositionRanges()
         self._batches = PartialBatches()
         self._settled = self.mark_delete_position = mark_delete_position
+        self._forget_read()
         self.read_position = read_position
         self.changes.require_whole_row()
         self.version += 1
 
     def copy(self) -> "CursorState":
         """Return an independent state that is equal to this one."""
-        copied = CursorState(self._ledgers, self.mark_delete_position, properties=self.properties)
+        copied = CursorState(
+            self._listed,
+            self.mark_delete_position,
+            properties=self.properties,
+            reads_compacted=self.reads_compacted,
+        )
         copied.read_position = self.read_position
         copied._deleted = self._deleted.copy()
         copied._batches = self._batches.copy()
@@ -413,14 +463,40 @@ class CursorState:
 
         return restore
 
+    def set_reads_compacted(self, is_wanted: bool) -> None:
+        """Begin to read what compactions keep, or stop; reading begins again."""
+        if is_wanted is not self.reads_compacted:
+            listed = self._listed
+            self._ledgers = CompactedPositions(listed) if is_wanted else listed
+            self.version += 1
+            self.mark_delete_position = self._existing_position(self.mark_delete_position)
+            self.rewind()
+
     # Following the ledgers, becoming durable
 
+    def ledgers_removed(self, last: Position) -> bool:
+        """Acknowledge all up to `last`: the ledgers that end there are about to be removed.
+
+        Returns:
+            False if nothing is acknowledged, because a compacted ledger stands for the first of
+            these entries; the others are missing when it was read.
+        """
+        if self.mark_delete_position < self.horizon:
+            return False
+        self.acknowledge_removed(last)
+        return True
+
     def acknowledge_removed(self, last: Position) -> None:
-        """Acknowledge all up to `last`: these entries are about to be removed."""
+        """Acknowledge all up to `last`: these entries are removed, or about to be."""
         if last > self.mark_delete_position:
             self.mark_delete_position = last
             self._settle()
             self.version += 1
+
+    @property
+    def stored_properties(self) -> dict[str, int]:
+        """The properties of its rows."""
+        return {**self.properties, READS_COMPACTED: 1} if self.reads_compacted else self.properties
 
     @property
     def part_count(self) -> int:
@@ -439,7 +515,7 @@ class CursorState:
         record = CursorRecord(
             generation=generation,
             mark_delete_position=self.mark_delete_position,
-            properties=dict(self.properties),
+            properties=dict(self.stored_properties),
             deleted=tuple(deleted.dump()),
             batches=tuple(batches),
         )
@@ -448,16 +524,29 @@ class CursorState:
 
     # Inside
 
+    @property
+    def _listed(self) -> LedgerListState:
+        ledgers = self._ledgers
+        return ledgers.listed if isinstance(ledgers, CompactedPositions) else ledgers
+
+    def _forget_read(self) -> None:
+        """The read position is set anew: what was read before it says nothing any more."""
+        if isinstance(self._ledgers, CompactedPositions):
+            self._ledgers.forget_read()
+
     def _settle(self) -> None:
         """Move the mark-delete position over the holes that it reaches, and adapt the rest."""
-        deleted = self._deleted
+        deleted, ledgers = self._deleted, self._ledgers
         deleted.remove_upto(self.mark_delete_position)
         while deleted:
-            following = self._ledgers.next_valid(self.mark_delete_position)
+            following = ledgers.next_valid(self.mark_delete_position)
             if following not in deleted:
                 break
             self.mark_delete_position = deleted.range_end(following)
             deleted.remove_upto(self.mark_delete_position)
+        if isinstance(ledgers, CompactedPositions):
+            self.mark_delete_position = ledgers.gap_end(self.mark_delete_position)
+            ledgers.forget_upto(self.mark_delete_position)
         self._batches.remove_upto(self.mark_delete_position)
         # A read position that was forced back stays until an entry is acknowledged.
         has_moved, self._settled = (

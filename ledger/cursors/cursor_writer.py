@@ -432,7 +432,9 @@ class CursorWriter:
             changes.restart()
             return self._whole_row(state)
         data = encode_cursor(
-            changes.record(mark_delete_position, state.properties, generation=rows.generation)
+            changes.record(
+                mark_delete_position, state.stored_properties, generation=rows.generation
+            )
         )
         key = self._change_key(rows.write_change(len(data), len(changes)))
         changes.restart()

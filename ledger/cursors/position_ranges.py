@@ -5,7 +5,7 @@ does not know where a ledger ends, and which one follows.
 Must not know: what the entries are marked for. Library: Roaring bitmaps (pyroaring).
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -112,6 +112,17 @@ class PositionRanges:
             return None
         start = max(position.entry_id, 0)
         return bitmap.next_set_bit(start) if start <= bitmap.max() else None
+
+    def next_after(self, position: Position) -> Position | None:
+        """Return the first entry of the set after a position, in whatever ledger."""
+        ledger_id = position.ledger_id
+        entry_id = self.first_from(Position(ledger_id, position.entry_id + 1))
+        if entry_id is not None:
+            return Position(ledger_id, entry_id)
+        index = bisect_right(self._ids, ledger_id)
+        if index == len(self._ids):
+            return None
+        return Position(self._ids[index], self._bitmaps[self._ids[index]].min())
 
     def nth_absent(self, after: Position, count: int) -> int:
         """Return the id of the `count`-th absent entry after `after`, in its ledger."""

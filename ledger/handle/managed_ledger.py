@@ -432,6 +432,7 @@ class ManagedLedger:
         *,
         acknowledged: Collection[int] = (),
         batch_size: int = 0,
+        reads_compacted: bool = False,
     ) -> Cursor:
         """Open a durable cursor, or create it where `Cursor.reset` would put it.
 
@@ -442,13 +443,15 @@ class ManagedLedger:
             position: the first entry that a new cursor reads.
             acknowledged: indexes of the records of that entry that count as acknowledged.
             batch_size: how many records that entry has.
+            reads_compacted: of a new cursor; see `Cursor.set_reads_compacted`.
 
         Raises:
             InvalidArgument: an index is not within the batch, or the name is reserved.
             Fenced, AlreadyClosed, StorageFailed: as `open_cursor`.
         """
         check_not_reserved(name)
-        return await self._cursors.open_at(name, EntryPart(position, acknowledged, batch_size))
+        start = EntryPart(position, acknowledged, batch_size)
+        return await self._cursors.open_at(name, start, reads_compacted=reads_compacted)
 
     async def new_non_durable_cursor(self, start: Position | None = None) -> Cursor:
         """Create a cursor that lives in memory and does not hold back trimming.
