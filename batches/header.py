@@ -146,6 +146,18 @@ def read_record_count(buffer: Buffer) -> int:
     return count
 
 
+def read_offset_count(buffer: Buffer) -> int:
+    """Read how many offsets a stored batch has: one a record, of those too that are compacted.
+
+    Raises:
+        CorruptBatch: fewer than 61 bytes are there.
+    """
+    if len(buffer) < BATCH_OVERHEAD:
+        raise CorruptBatch(f"batch of {len(buffer)} bytes, expected at least 61")
+    delta: int = _INT32.unpack_from(buffer, _CRC_FROM + 2)[0]
+    return delta + 1
+
+
 def read_base_offset(buffer: Buffer) -> int:
     """Read the first offset of a stored batch.
 

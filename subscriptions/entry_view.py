@@ -18,11 +18,12 @@ from kledger.batches.header import (
     CODEC_MASK,
     FLAGS_AT,
     read_header,
+    read_offset_count,
     read_record_count,
 )
 from kledger.batches.pacing import Pause, no_pause
 from kledger.batches.reader import iterate_fields, opened_body
-from kledger.batches.record import headers_start, read_header_values
+from kledger.batches.record import headers_start, read_header_values, read_varint
 
 if TYPE_CHECKING:
     from kledger.ledger import Position
@@ -61,6 +62,20 @@ def record_count(data: Buffer) -> int:
     return min(max(count, 1), RECORDS_MAX)
 
 
+def index_count(data: Buffer) -> int:
+    """Return how many records an entry was appended with; compaction may have removed some."""
+    count = record_count(data)
+    if len(data) < BATCH_OVERHEAD:
+        return count
+    return min(max(count, read_offset_count(data)), RECORDS_MAX)
+
+
+def indexes_of(records: int) -> list[int]:
+    """Return the indexes of the records in a mask, ascending."""
+    digits = bin(records)[:1:-1]
+    return [index for index, digit in enumerate(digits) if digit == "1"]
+
+
 def mask_of(indexes: Iterable[int]) -> int:
     """Return the mask of some records of an entry."""
     bits = bytearray()
@@ -81,6 +96,45 @@ def key_scan_cost(data: Buffer) -> int:
     """Return how many bytes `records_by_key_hash` reads; a compressed batch may hold any number."""
     is_compressed = len(data) >= BATCH_OVERHEAD and data[FLAGS_AT] & CODEC_MASK
     return COST_UNKNOWN if is_compressed else len(data)
+
+
+def kept_scan_cost(data: Buffer, leaves_removals: bool) -> int:
+    """Return how many bytes `kept_records` reads; see `key_scan_cost`."""
+    if leaves_removals and (len(data) < BATCH_OVERHEAD or not _lacks_records(data)):
+        return 0
+    return key_scan_cost(data)
+
+
+def kept_records(data: Buffer, leaves_removals: bool, pause: Pause = no_pause) -> int:
+    """Return which records of an entry a compaction has kept, by their offsets in the batch.
+
+    Args:
+        data: the entry, as it was kept; all records of a damaged one.
+        leaves_removals: whether records that remove their key are among them.
+        pause: see `batches.pacing`.
+    """
+    everything = (1 << index_count(data)) - 1
+    if not kept_scan_cost(data, leaves_removals):
+        return everything
+    kept: list[int] = []
+    try:
+        header = read_header(data)
+        if not header.record_count:
+            return 0
+        with opened_body(data, header, pause=pause) as body:
+            for fields in iterate_fields(body, header.record_count, pause):
+                if not leaves_removals:
+                    value_at = fields.key_start + max(fields.key_size, 0)
+                    if read_varint(body, value_at)[0] <= 0:
+                        continue
+                kept.append(fields.offset_delta)
+    except BatchError:
+        return everything
+    return mask_of(kept) & everything
+
+
+def _lacks_records(data: Buffer) -> bool:
+    return read_record_count(data) != read_offset_count(data)
 
 
 def keyless_hash_of(position: "Position") -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from kledger.batches.header import read_record_count
+from kledger.batches.header import read_offset_count, read_record_count
 from kledger.ledger import Buffer, Position
 
 ALL = -1
@@ -53,8 +53,9 @@ class Delivery(NamedTuple):
     """Records of one entry that are delivered to a consumer together.
 
     Attributes:
-        data: the whole stored batch.
-        records: the mask of the delivered records; the others are not for this consumer.
+        data: the whole stored batch; one that was compacted may lack records.
+        records: the mask of the delivered records, by their offsets in the batch; the others are
+            not for this consumer.
         redelivery_count: how often these were delivered before.
     """
 
@@ -66,8 +67,10 @@ class Delivery(NamedTuple):
     @property
     def record_count(self) -> int:
         """How many records are delivered."""
-        count = read_record_count(self.data)
-        return count if self.records == ALL else (self.records & (1 << count) - 1).bit_count()
+        if self.records == ALL:
+            return read_record_count(self.data)
+        count = max(read_record_count(self.data), read_offset_count(self.data))
+        return (self.records & (1 << count) - 1).bit_count()
 
 
 class Acknowledgement(NamedTuple):

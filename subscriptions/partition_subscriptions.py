@@ -84,7 +84,12 @@ class PartitionSubscriptions:
         return None if cursor is None or cursor.is_closed else self._add(name, cursor)
 
     async def open(
-        self, name: str, *, start: StartPosition = AT_LATEST, is_durable: bool = True
+        self,
+        name: str,
+        *,
+        start: StartPosition = AT_LATEST,
+        is_durable: bool = True,
+        reads_compacted: bool = False,
     ) -> Subscription:
         """Return the subscription of a name; create it if there is none.
 
@@ -93,6 +98,8 @@ class PartitionSubscriptions:
             start: where a new one begins; ignored for one that exists.
             is_durable: False: it is kept in memory, and deleted with its last consumer. One that
                 exists must be of the same kind.
+            reads_compacted: whether a new one begins with what a compaction has kept; ignored for
+                one that exists.
 
         Raises:
             InvalidRequest: the name or start is invalid, or there are too many subscriptions.
@@ -102,7 +109,8 @@ class PartitionSubscriptions:
         if not name:
             raise InvalidRequest("a subscription needs a name")
         check_start(start)
-        return await self._run_to_end(self._open_one(name, start, is_durable), f"open {name}")
+        opening = self._open_one(name, start, is_durable, reads_compacted)
+        return await self._run_to_end(opening, f"open {name}")
 
     async def delete(self, name: str, *, force: bool = False) -> None:
         """Delete one; its consumers are disconnected with SubscriptionClosed.
@@ -142,7 +150,9 @@ class PartitionSubscriptions:
             raise SubscriptionClosed(f"the subscriptions of {self._ledger.name} are closed")
         return await supervisor.finish(work, f"{name} of {self._ledger.name}")
 
-    async def _open_one(self, name: str, start: StartPosition, is_durable: bool) -> Subscription:
+    async def _open_one(
+        self, name: str, start: StartPosition, is_durable: bool, reads_compacted: bool
+    ) -> Subscription:
         async with self._lock:
             known = self.get(name)
             if known is not None and known.is_closed:
@@ -155,7 +165,8 @@ class PartitionSubscriptions:
                 self._creating_name = name  # its cursor exists before the subscription does
                 try:
                     with translating():
-                        return self._add(name, await self._cursor(name, start, is_durable))
+                        cursor = await self._cursor(name, start, is_durable, reads_compacted)
+                        return self._add(name, cursor)
                 finally:
                     self._creating_name = None
             if known.is_durable != is_durable:
@@ -163,14 +174,21 @@ class PartitionSubscriptions:
                 raise InvalidRequest(f"subscription {name} is there already, and {kind}")
             return known
 
-    async def _cursor(self, name: str, start: StartPosition, is_durable: bool) -> Cursor:
+    async def _cursor(
+        self, name: str, start: StartPosition, is_durable: bool, reads_compacted: bool
+    ) -> Cursor:
         position, index, size = start
         if is_durable:
             return await self._ledger.open_cursor_at(
-                name, position, acknowledged=range(index), batch_size=size
+                name,
+                position,
+                acknowledged=range(index),
+                batch_size=size,
+                reads_compacted=reads_compacted,
             )
         cursor = await self._ledger.new_non_durable_cursor(EARLIEST)
         try:
+            cursor.set_reads_compacted(is_wanted=reads_compacted)
             await cursor.reset(position, acknowledged=range(index), batch_size=size)
         except LedgerError:
             with suppress(LedgerError):

@@ -22,7 +22,7 @@ from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import TimerHandle, Timers
 from kledger.subscriptions.dispatch.dispatcher import Dispatcher
 from kledger.subscriptions.dispatch_options import DispatchOptions
-from kledger.subscriptions.entry_view import RECORDS_MAX
+from kledger.subscriptions.entry_view import RECORDS_MAX, indexes_of
 from kledger.subscriptions.errors import (
     ConsumerBusy,
     InvalidRequest,
@@ -56,6 +56,9 @@ UNACKNOWLEDGED = "pulsar_subscription_unacked_messages"
 REDELIVERED = "subscription_redelivered"
 PEEK_ENTRIES_MAX = 1_000
 """The most entries that one `peek` returns."""
+
+SINGLE_ACTIVE_TYPES = {SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER}
+"""The types that deliver everything to one consumer, in order."""
 
 OnEnded: TypeAlias = Callable[[SubscriptionsError | None], None]
 """Called once when a consumer is disconnected without having closed itself; plain, on the event
@@ -198,6 +201,8 @@ class Subscription:
         deliver: Deliver,
         on_ended: OnEnded,
         on_read_position: OnReadPosition | None = None,
+        reads_compacted: bool = False,
+        is_continued: bool = False,
         unacked_subscription_max: int = 200_000,
         failover_delay_ms: int = 1_000,
     ) -> "SubscriptionConsumer":
@@ -209,6 +214,10 @@ class Subscription:
             deliver: called with what it gets.
             on_ended: called when it is disconnected.
             on_read_position: of an exclusive consumer: called when its read position has moved.
+            reads_compacted: whether it gets what a compaction has kept, up to its horizon, instead
+                of the log; the same for all consumers.
+            is_continued: whether it has got what lies before the position of the subscription, so
+                that it needs to know which keys were removed since.
             unacked_subscription_max: records, of all consumers together; the first consumer's
                 value holds.
             failover_delay_ms: likewise.
@@ -221,24 +230,31 @@ class Subscription:
         """
         if on_read_position is not None and wanted is not SubscriptionType.EXCLUSIVE:
             raise InvalidRequest(f"read positions: expected an exclusive consumer, got {wanted}")
+        if reads_compacted and wanted not in SINGLE_ACTIVE_TYPES:
+            raise InvalidRequest(
+                f"read compacted: expected an exclusive or failover consumer, got {wanted}"
+            )
         dispatch_options = DispatchOptions(
+            reads_compacted=reads_compacted,
             unacked_subscription_max=unacked_subscription_max,
             failover_delay_ms=failover_delay_ms,
             partition_index=self._context.partition_index,
         )
-        self._check_admits(wanted)
+        self._check_admits(wanted, reads_compacted=reads_compacted)
         async with self._lock:
-            self._check_admits(wanted)
-            dispatcher = await self._dispatcher_for(wanted, dispatch_options)
+            self._check_admits(wanted, reads_compacted=reads_compacted)
+            dispatcher = await self._dispatcher_for(
+                wanted, dispatch_options, is_continued=is_continued
+            )
             # It may have been fenced or closed while another dispatcher was being closed.
-            self._check_admits(wanted)
+            self._check_admits(wanted, reads_compacted=reads_compacted)
             number = dispatcher.add_consumer(options, deliver, on_read_position)
             consumer = SubscriptionConsumer(
                 options.name,
                 number,
                 self,
                 dispatcher,
-                allows_upto=wanted in {SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER},
+                allows_upto=wanted in SINGLE_ACTIVE_TYPES,
                 on_ended=on_ended,
             )
             self._consumers[consumer] = None
@@ -375,17 +391,23 @@ class Subscription:
         if self.is_fenced:
             raise SubscriptionFenced(f"the position of subscription {self.name} is being set")
 
-    def _check_admits(self, wanted: SubscriptionType) -> None:
+    def _check_admits(self, wanted: SubscriptionType, *, reads_compacted: bool) -> None:
         self._check_not_fenced()
         if self._consumers and wanted is not self._type:
             raise ConsumerBusy(
                 f"subscription {self.name} is {self._type}, a consumer wants {wanted}"
             )
+        if self._consumers and reads_compacted is not self.cursor.reads_compacted:
+            wish = {True: "reads compacted", False: "reads the log"}
+            raise ConsumerBusy(
+                f"subscription {self.name} {wish[not reads_compacted]}, "
+                f"a consumer wants one that {wish[reads_compacted]}"
+            )
         if len(self._consumers) >= self._consumers_max:
             raise ConsumerBusy(f"subscription {self.name} has {self._consumers_max} consumers")
 
     async def _dispatcher_for(
-        self, wanted: SubscriptionType, options: DispatchOptions
+        self, wanted: SubscriptionType, options: DispatchOptions, *, is_continued: bool
     ) -> Dispatcher:
         """Return the dispatcher of a type; another one is closed, which has no consumers now."""
         known = self._dispatcher
@@ -394,6 +416,10 @@ class Subscription:
             return known
         await self._close_dispatcher()
         self._type, self._options = wanted, options
+        with translating():
+            self.cursor.set_reads_compacted(is_wanted=options.reads_compacted)
+        # A durable one that has acknowledged something continues, whichever consumer that was.
+        is_begun = self.is_durable and self.cursor.mark_delete_position.entry_id >= 0
         context = self._context
         self._dispatcher = Dispatcher(
             self.cursor,
@@ -404,6 +430,7 @@ class Subscription:
             supervisor=context.supervisor,
             compute_pool=context.compute_pool,
             visibility_filter=context.visibility_filter,
+            is_continued=is_continued or is_begun,
             unit=self,
         )
         return self._dispatcher
@@ -621,12 +648,6 @@ def check_start(start: StartPosition) -> None:
         raise InvalidRequest(
             f"record {start.batch_index} of a batch of {start.batch_size} at {start.position}"
         )
-
-
-def indexes_of(records: int) -> list[int]:
-    """Return the indexes of the records in a mask, ascending."""
-    digits = bin(records)[:1:-1]
-    return [index for index, digit in enumerate(digits) if digit == "1"]
 
 
 def entry_part(acknowledgement: Acknowledgement) -> EntryPart:

@@ -44,6 +44,7 @@ from kledger.subscriptions.dispatch.dispatch_state import (
     ReplayingState,
     RewindCursor,
 )
+from kledger.subscriptions.dispatch.kept_records import KeptRecords
 from kledger.subscriptions.dispatch.key_shared_state import KeySharedState
 from kledger.subscriptions.dispatch.multiple_consumers_state import MultipleConsumersState
 from kledger.subscriptions.dispatch.shared_state import SharedState
@@ -53,6 +54,8 @@ from kledger.subscriptions.entry_view import (
     all_records_of,
     deliver_at_cost,
     deliver_at_ms,
+    index_count,
+    kept_records,
     key_scan_cost,
     keyless_hash_of,
     mask_of,
@@ -105,6 +108,7 @@ class Dispatcher:
         timers: Timers,
         supervisor: Supervisor,
         visibility_filter: VisibilityFilter = ALL_VISIBLE,
+        is_continued: bool = False,
         unit: FaultUnit | None = None,
         compute_pool: ComputePool | None = None,
     ) -> None:
@@ -118,6 +122,7 @@ class Dispatcher:
             timers: for delayed records and failover.
             supervisor: of the tasks that read.
             visibility_filter: decides which entries may be delivered.
+            is_continued: see `KeptRecords`, for a cursor that reads compacted.
             unit: closed by a fault here.
             compute_pool: scans large entries; without it they are scanned on the event loop.
         """
@@ -139,6 +144,14 @@ class Dispatcher:
         self._buffer = DispatchBuffer(
             cursor, visibility_filter, changed=self._changed.notify, unit=unit
         )
+        self._kept_records: KeptRecords | None = None
+        if cursor.reads_compacted:
+            self._kept_records = KeptRecords(
+                cursor,
+                fits_in_tick=_always if compute_pool is None else compute_pool.fits_in_tick,
+                scan_long=self._scan_kept,
+                is_continued=is_continued,
+            )
         self._failover_timer: TimerHandle | None = None
         self._delay_timer: TimerHandle | None = None
         self._delay_timer_due_ms = 0
@@ -276,6 +289,8 @@ class Dispatcher:
         """
         self._buffer.clear()
         self._state.clear()
+        if self._kept_records is not None:
+            self._kept_records.position_set()
 
     def resume(self) -> None:
         """Continue after a revision has ended; the caller that started one must call it."""
@@ -373,6 +388,8 @@ class Dispatcher:
             else:
                 # The read survives revisions: what it returns was read under the current one.
                 revision = self._revision.number
+                if self._kept_records is not None:
+                    entries = await self._kept_records.without_removed(entries, revision)
                 await self._scan_large_entries(entries)
                 if not self._revision.is_outdated(revision):
                     self._buffer.fill(entries, revision)
@@ -413,6 +430,16 @@ class Dispatcher:
                     compute_pool, records_by_key_hash, jobs, lambda job: all_records_of(*job)
                 )
                 state.scanned_key_hashes = dict(zip(positions, found, strict=True))
+
+    async def _scan_kept(self, entries: Sequence[Entry], leaves_removals: bool) -> Sequence[int]:
+        """Scan the values of entries that are too large to be scanned on the event loop."""
+        assert self._compute_pool is not None, "without it everything fits"
+        jobs = [(each.buffer, leaves_removals) for each in entries]
+        with suppress(PoolClosed):  # the server is closing
+            return await self._scan(
+                self._compute_pool, kept_records, jobs, lambda job: (1 << index_count(job[0])) - 1
+            )
+        return [0] * len(entries)
 
     async def _scan(
         self,
@@ -645,3 +672,7 @@ class DispatchBuffer:
 
 def _delivery_time_cost(data: Buffer) -> int:
     return deliver_at_cost(data) if record_count(data) == 1 else 0
+
+
+def _always(_cost: int) -> bool:
+    return True

@@ -18,7 +18,7 @@ from kledger.subscriptions.dispatch.dispatch_state import (
 )
 from kledger.subscriptions.dispatch.redelivery_counts_state import RewindCounts
 from kledger.subscriptions.dispatch_options import DispatchOptions
-from kledger.subscriptions.entry_view import record_count
+from kledger.subscriptions.entry_view import index_count
 from kledger.subscriptions.errors import ConsumerBusy
 from kledger.subscriptions.model import ALL, Delivery, RecordMask
 
@@ -110,7 +110,7 @@ class SingleActiveState(DispatchState):
             if consumer.permits <= 0:
                 break
             taken += 1
-            full = (1 << record_count(data)) - 1
+            full = (1 << index_count(data)) - 1
             records = full & remaining.get(position, ALL) if remaining else full
             if not records:
                 continue

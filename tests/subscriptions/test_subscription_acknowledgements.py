@@ -3,9 +3,10 @@
 import pytest
 
 from kledger.ledger import EntryPart, Position
+from kledger.subscriptions.entry_view import indexes_of
 from kledger.subscriptions.errors import InvalidRequest
 from kledger.subscriptions.model import ALL, Acknowledgement, RecordMask
-from kledger.subscriptions.subscription import entry_part, indexes_of, record_mask
+from kledger.subscriptions.subscription import entry_part, record_mask
 
 POSITION = Position(3, 4)
 

@@ -100,6 +100,16 @@ async def test_nothing_that_is_unacknowledged_counts_as_acknowledged(
     assert positions[-1] == cursor.mark_delete_position
 
 
+async def test_the_end_is_reached_where_nothing_was_kept(
+    ml: ManagedLedger, positions: list[Position]
+) -> None:
+    await compact(ml, [positions[1]], positions[-1])
+    cursor = await open_compacted(ml)
+    assert [positions[1]] == await read_all(cursor)
+    await cursor.delete(positions[1])
+    assert (positions[-1], 0) == (cursor.mark_delete_position, cursor.backlog)
+
+
 async def test_removed_ledgers_do_not_move_it_while_a_compacted_ledger_stands_for_them(
     ml: ManagedLedger, positions: list[Position]
 ) -> None:
