@@ -8,14 +8,18 @@ transaction.
 Must not know: clients.
 """
 
-from kledger.batches.header import read_base_offset, read_header
+from contextlib import suppress
+
+from kledger.batches.header import read_base_offset, read_header, read_offset_count
 from kledger.delivery.errors import RecordNotFound
 from kledger.delivery.model import LATEST, NO_RECORD, RecordLocation, RecordPosition, SeekTarget
+from kledger.ledger import EARLIEST as EARLIEST_POSITION
 from kledger.ledger import LATEST as LATEST_POSITION
-from kledger.ledger import Position
+from kledger.ledger import CompactedLedgerReplaced, Position
 from kledger.subscriptions.model import StartPosition
 from kledger.subscriptions.visibility_filter import VisibilityFilter
 from kledger.topics import PartitionLog
+from kledger.topics.partition.compacted_log import CompactedLog
 
 
 async def find_start(
@@ -46,6 +50,54 @@ async def find_start(
         case _:
             offset = log.log_start_offset
     return StartPosition(*await log.locate(offset))
+
+
+async def find_compacted_start(
+    log: PartitionLog, target: SeekTarget, *, is_inclusive: bool = True
+) -> StartPosition:
+    """Do the same for a cursor that reads compacted: find the first record that was kept.
+
+    Raises as `find_start`.
+    """
+    while target != LATEST and (compacted := log.compaction.compacted) is not None:
+        with suppress(CompactedLedgerReplaced):
+            start = await _find_kept(compacted, target, is_inclusive=is_inclusive)
+            if start is None:  # it is behind the horizon
+                break
+            return start
+    return await find_start(log, target, is_inclusive=is_inclusive)
+
+
+async def _find_kept(
+    compacted: CompactedLog, target: SeekTarget, *, is_inclusive: bool
+) -> StartPosition | None:
+    """Find a target in a compacted log; None if it is not in there, but may be behind it."""
+    match target:
+        case RecordPosition(position, batch_index):
+            if position > compacted.compacted.horizon:
+                return None
+            kept = await compacted.batch_from(position)
+            if kept is None or kept.position != position:
+                return StartPosition(position)  # the next one that was kept
+            count = read_offset_count(kept.batch)
+            if batch_index < 0:
+                skipped = 0 if is_inclusive else count
+            else:
+                skipped = batch_index if is_inclusive else batch_index + 1
+            return StartPosition(position, min(skipped, count), count)
+        case int():
+            offset = await compacted.offset_for_timestamp(target)
+            return None if offset is None else await _at_kept_offset(compacted, offset)
+        case _:
+            return StartPosition(EARLIEST_POSITION)
+
+
+async def _at_kept_offset(compacted: CompactedLog, offset: int) -> StartPosition:
+    """Return the place of an offset below the end of a compacted log."""
+    kept = await compacted.batch_at(offset)
+    header = read_header(kept.batch)
+    index = max(offset - header.base_offset, 0)
+    return StartPosition(kept.position, index, header.last_offset_delta + 1)
 
 
 async def last_record(log: PartitionLog, visibility_filter: VisibilityFilter) -> RecordLocation:

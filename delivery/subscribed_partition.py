@@ -20,7 +20,7 @@ from kledger.delivery.errors import (
 from kledger.delivery.model import LATEST, SeekTarget
 from kledger.delivery.rate_state import RateState
 from kledger.delivery.read_committed_filter import ReadCommittedFilter
-from kledger.delivery.record_locations import find_start
+from kledger.delivery.record_locations import find_compacted_start, find_start
 from kledger.runtime.clock import Clock
 from kledger.runtime.containment import FaultUnit, NamedUnit, unit_of
 from kledger.runtime.tasks import Supervisor
@@ -100,7 +100,13 @@ class SubscribedPartition:
     # Positions of subscriptions
 
     async def open_subscription(
-        self, name: str, start: SeekTarget, *, is_inclusive: bool = True, is_durable: bool = True
+        self,
+        name: str,
+        start: SeekTarget,
+        *,
+        is_inclusive: bool = True,
+        is_durable: bool = True,
+        reads_compacted: bool = False,
     ) -> Subscription:
         """Return the subscription of a name; create it at `start` when there is none.
 
@@ -112,15 +118,27 @@ class SubscribedPartition:
             return known
 
         def make(start_position: StartPosition) -> Awaitable[Subscription]:
-            return self.subscriptions.open(name, start=start_position, is_durable=is_durable)
+            return self.subscriptions.open(
+                name,
+                start=start_position,
+                is_durable=is_durable,
+                reads_compacted=reads_compacted,
+            )
 
-        return await self._at_target(start, make, is_inclusive=is_inclusive)
+        return await self._at_target(
+            start, make, is_inclusive=is_inclusive, reads_compacted=reads_compacted
+        )
 
     async def reset(
         self, subscription: Subscription, target: SeekTarget, *, is_inclusive: bool
     ) -> None:
         """Set a subscription to a target. Raises as `open_subscription`."""
-        await self._at_target(target, subscription.reset, is_inclusive=is_inclusive)
+        await self._at_target(
+            target,
+            subscription.reset,
+            is_inclusive=is_inclusive,
+            reads_compacted=subscription.cursor.reads_compacted,
+        )
 
     async def clear_backlog(self, subscription: Subscription) -> None:
         """Acknowledge every visible record of a subscription. Raises as `open_subscription`."""
@@ -135,13 +153,15 @@ class SubscribedPartition:
         use: Callable[[StartPosition], Awaitable[Result]],
         *,
         is_inclusive: bool,
+        reads_compacted: bool = False,
     ) -> Result:
         """Find the start of a target and use it.
 
         Records that were deleted from the log meanwhile are acknowledged.
         """
         log, start_offset = self.log, self.log.log_start_offset
-        result = await use(await find_start(log, target, is_inclusive=is_inclusive))
+        find = find_compacted_start if reads_compacted else find_start
+        result = await use(await find(log, target, is_inclusive=is_inclusive))
         if start_offset != log.log_start_offset:
             start = await log.locate(log.log_start_offset)
             log.managed_ledger.acknowledge_before(

@@ -120,6 +120,28 @@ class CompactedLog:
             return 0
         return self.end_offset if found.after is None else found.after.first_offset
 
+    async def batch_from(self, position: Position) -> CompactedBatch | None:
+        """Return the first batch at or after a position; None at the end. Raises as `read`."""
+        number = await self._entries.find(position)
+        found = await self._entries.batches(number, 1, None)
+        return found[0] if found else None
+
+    async def batch_at(self, offset: int) -> CompactedBatch:
+        """Return the first batch that ends at or after an offset, which is below the end.
+
+        Raises as `read`.
+        """
+        start = await self.lookup.find(offset)
+        (found,) = await self._entries.batches(start.entry_id, 1, None)
+        return found
+
+    async def offset_for_timestamp(self, timestamp: int) -> int | None:
+        """Return the first offset whose record is not older; None if all are. Raises as `read`."""
+        found = await self.lookup.first_at_time(
+            timestamp, start_offset=0, end_offset=self.end_offset
+        )
+        return None if found is None else found.offset
+
     async def upto(self) -> CompactedUpTo:
         """Return the last record that it stands for; its batch is always kept. Raises as `read`."""
         (last,) = await self._entries.batches(self.compacted.entries - 1, 1, None)
@@ -177,6 +199,10 @@ class CompactedEntries:
             Entry(Position(ledger_id, number), each.batch)
             for number, each in enumerate(await self.batches(first, count, bytes_max), first)
         ]
+
+    async def find(self, position: Position) -> int:
+        """Return the number of the first entry that was made from one at or after a position."""
+        return await self._ledger.compacted_reader.find(self._compacted, position)
 
     async def batches(self, first: int, count: int, max_bytes: int | None) -> list[CompactedBatch]:
         """Read batches with what is stored beside them."""
