@@ -85,6 +85,9 @@ class ConsumerRequest:
         unacked_max: unacknowledged records of this consumer at most; 0: no limit.
         unacked_subscription_max: the same for all consumers of the subscription together.
         failover_delay_ms: how long the next active consumer waits before it receives.
+        reads_compacted: exclusive, failover: whether it gets the last record of each key, where
+            the partition is compacted; the same for all consumers of the subscription.
+        is_continued: whether it has got the records before the start over an earlier link.
     """
 
     topic: str
@@ -100,6 +103,8 @@ class ConsumerRequest:
     unacked_max: int = 50_000
     unacked_subscription_max: int = 200_000
     failover_delay_ms: int = 1_000
+    reads_compacted: bool = False
+    is_continued: bool = False
 
 
 PERMITS_PER_CALL_MAX = 1 << 20

@@ -180,6 +180,7 @@ class Client:
         negative_ack_redelivery_delay_ms: int = 60_000,
         ack_timeout_ms: int | None = None,
         dead_letter: DeadLetterPolicy | None = None,
+        read_compacted: bool = False,
     ) -> Consumer:
         """Return a consumer; a missing subscription is created, a missing topic if allowed.
 
@@ -201,9 +202,12 @@ class Client:
             negative_ack_redelivery_delay_ms: between a negative ack and the redelivery.
             ack_timeout_ms: until a received, unacknowledged message is redelivered; None: never.
             dead_letter: the policy for messages that are redelivered too often.
+            read_compacted: exclusive, failover: receive only the last message of each key, where
+                the topic is compacted, and none of a key whose last message has no value.
 
         Raises:
-            ConsumerBusy: another consumer excludes this one, or is of another type.
+            ConsumerBusy: another consumer excludes this one, or is of another type, or reads
+                compacted and this one does not.
             ConsumerAssign: key ranges overlap those of another consumer.
             Timeout: it took longer than `operation_timeout_ms`; a retry may help.
             TopicNotFound, InvalidArgument: the topic is missing, or an argument is wrong.
@@ -224,6 +228,7 @@ class Client:
             failover_delay_ms=failover_delay_ms,
             negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
             ack_timeout_ms=ack_timeout_ms, dead_letter=dead_letter,
+            reads_compacted=bool(read_compacted),
         )  # fmt: skip
         async with services.operations.run(f"subscribe to {topic}") as operation:
             info = await services.broker.lookup(topic, create=True)
@@ -239,6 +244,7 @@ class Client:
         start: MessageId | int | str,
         *,
         inclusive: bool = False,
+        read_compacted: bool = False,
     ) -> Reader:
         """Return a reader: it needs no subscription and acknowledges nothing.
 
@@ -246,6 +252,7 @@ class Client:
             topic: its short name, or `persistent://public/default/...`.
             start: an id, a time in ms (its first message, or the next), "earliest" or "latest".
             inclusive: whether the message with that id is read, or the next one.
+            read_compacted: as for `subscribe`.
 
         Raises:
             TopicNotFound: there is no such topic.
@@ -255,7 +262,9 @@ class Client:
         services = self._open_services()
         check_name("topic", topic)
         async with services.operations.run(f"read {topic}") as operation:
-            return await self._open_reader(operation, topic, start, inclusive=inclusive)
+            return await self._open_reader(
+                operation, topic, start, inclusive=inclusive, reads_compacted=bool(read_compacted)
+            )
 
     async def _open_reader(
         self,
@@ -264,6 +273,7 @@ class Client:
         start: MessageId | int | str,
         *,
         inclusive: bool,
+        reads_compacted: bool,
     ) -> Reader:
         services = self._open_services()
         target = target_of(start)
@@ -278,7 +288,9 @@ class Client:
             inclusive = False  # A reader begins behind the newest message.
             starts = await latest_positions(services.broker, info.name, partitions)
         name = self._random_name("reader")
-        options = SubscribeOptions.for_reader(name, target, is_inclusive=inclusive)
+        options = SubscribeOptions.for_reader(
+            name, target, is_inclusive=inclusive, reads_compacted=reads_compacted
+        )
         consumer = await self._open_consumer(
             Consumer(
                 services,

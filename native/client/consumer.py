@@ -9,8 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self
 
+from kledger.ledger import Position
 from kledger.native.broker import EARLIEST, SeekTarget, TopicInfo
 from kledger.native.client.close_once import CloseOnce, ClosesOnExit
+from kledger.native.client.consumer_session import ConsumerSession
 from kledger.native.client.dead_letter import DeadLetterProducer
 from kledger.native.client.partition_consumer import PartitionConsumer
 from kledger.native.client.partition_set import close_all, open_all, watch_partitions
@@ -110,6 +112,36 @@ class Consumer(ClosesOnExit):
         return next(
             (each.last_error for each in self._partitions if each.last_error is not None), None
         )
+
+    @property
+    def reads_compacted(self) -> bool:
+        """Whether it receives what compactions have kept."""
+        return self._options.reads_compacted
+
+    async def is_read_upto(self, ends: Sequence[Position]) -> bool:
+        """Wait until the queue has a message, or nothing is before these ends; only for `Reader`.
+
+        Args:
+            ends: of each partition, behind its last entry.
+
+        Returns:
+            Whether nothing is before the ends.
+
+        Raises:
+            KledgerError: the consumer is closed, or has ended.
+        """
+        while True:
+            version = self._changed.version
+            self._check_usable()
+            if self._queue:
+                return False
+            sessions = (each.session for each in self._partitions)
+            if all(
+                session is not None and session.read_position >= end
+                for session, end in zip(sessions, ends, strict=False)
+            ):
+                return True
+            await self._changed.wait_beyond(version)
 
     async def open(self) -> None:
         """Connect to all partitions; only for `Client`."""
@@ -437,7 +469,12 @@ class Consumer(ClosesOnExit):
             dead_letters=self._dead_letters,
             on_arrived=self._changed.notify,
             on_failed=self._on_failed,
+            on_read_position=self._on_read_position if self._options.reports_position else None,
         )
+
+    def _on_read_position(self, session: ConsumerSession, position: Position) -> None:
+        session.note_read_position(position)
+        self._changed.notify()
 
     def _on_failed(self, error: KledgerError) -> None:
         self._failure = error

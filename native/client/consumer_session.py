@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
+from kledger.ledger import EARLIEST, Position
 from kledger.native.broker import ConsumerLink
 from kledger.native.client.acknowledgement_group import AcknowledgementGroup
 from kledger.native.client.redelivery_timer import RedeliveryTimer
@@ -69,6 +70,8 @@ class ConsumerSession:
         self.partition = partition
         self.is_alive = True
         self.end_error: KledgerError | None = None
+        self.read_position = EARLIEST
+        """All before it was delivered, or is not for this consumer."""
         self._services = services
         self._options = options
         self._queue = queue
@@ -91,6 +94,7 @@ class ConsumerSession:
         """Queue what the server delivers; the link calls this."""
         if not self.is_alive:
             return
+        self.note_read_position(deliveries[-1].position.successor)
         policy = self._options.dead_letter
         for delivery in deliveries:
             if policy is not None and delivery.redelivery_count > policy.max_redeliver_count:
@@ -98,6 +102,10 @@ class ConsumerSession:
             else:
                 self._queue.add(self, delivery)
         self._on_arrived()
+
+    def note_read_position(self, position: Position) -> None:
+        """Note how far the server has read for this consumer."""
+        self.read_position = position
 
     def note_received(self, message: Message) -> None:
         """Note that the application has received a message."""

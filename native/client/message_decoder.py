@@ -297,7 +297,7 @@ class _LongBatch:
         try:
             header = read_header(delivery.data)
             body = self._body = open_body(delivery.data, header, pause=self._pause)
-            for _, fields in _wanted_fields(delivery, body, header.record_count, self._pause):
+            for _, fields in _wanted_fields(delivery, header, body, self._pause):
                 check_rest(body, fields, self._pause)
         except BatchError as error:
             raise unreadable(delivery, error, **origin) from error
@@ -386,12 +386,12 @@ def _iterate_messages(
         BatchError: the batch is damaged.
     """
     size, position, is_append_time = (
-        header.record_count,
+        index_count_of(header),
         delivery.position,
         header.is_log_append_time,
     )
     header_count = 0
-    for index, fields in _wanted_fields(delivery, body, size, pause):
+    for index, fields in _wanted_fields(delivery, header, body, pause):
         key, value, headers = read_rest(body, fields, pause)
         if headers:
             header_count += len(headers)
@@ -417,12 +417,20 @@ def _iterate_messages(
         )
 
 
+def index_count_of(header: BatchHeader) -> int:
+    """Return how many records a batch had before compaction has removed some."""
+    return max(header.record_count, header.last_offset_delta + 1)
+
+
 def _wanted_fields(
-    delivery: Delivery, body: Buffer, count: int, pause: Pause = no_pause
+    delivery: Delivery, header: BatchHeader, body: Buffer, pause: Pause = no_pause
 ) -> Iterator[tuple[int, RecordFields]]:
-    """Yield index and fields of the delivered ones among `count` records."""
-    every = enumerate(iterate_fields(body, count, pause))
-    return every if delivery.records == ALL else _picked(every, delivery.records)
+    """Yield index and fields of the delivered records; a compacted batch keeps its indexes."""
+    found = iterate_fields(body, header.record_count, pause)
+    every: Iterable[tuple[int, RecordFields]] = enumerate(found)
+    if header.record_count <= header.last_offset_delta:
+        every = ((fields.offset_delta, fields) for fields in found)
+    return iter(every) if delivery.records == ALL else _picked(every, delivery.records)
 
 
 def _picked(
@@ -443,7 +451,7 @@ def unreadable(
     position = delivery.position
     size = 0
     with suppress(BatchError):
-        size = read_header(delivery.data).record_count
+        size = index_count_of(read_header(delivery.data))
     whole = MessageId(*position, -1, partition, size, link)
     return Unreadable(f"entry {position} of {topic}-{partition}: {error}", whole)
 

@@ -60,6 +60,8 @@ class PartitionConsumer:
         self._partition = partition
         self._start, self._is_start_inclusive = start, options.is_start_inclusive
         self._last_received: Message | RecordPosition | None = None
+        self._has_received = False
+        """Whether the application has received messages since the position was set."""
         self._queue = queue
         self._dead_letters = dead_letters
         self._on_arrived = on_arrived
@@ -112,6 +114,7 @@ class PartitionConsumer:
 
     def note_received(self, message: Message) -> None:
         """Note that the application has received a message."""
+        self._has_received = True
         session = self._session
         if session is not None:
             session.note_received(message)
@@ -121,6 +124,7 @@ class PartitionConsumer:
 
     def note_entry_received(self, delivery: Delivery) -> None:
         """Note that the application has received all messages of a delivery."""
+        self._has_received = True
         if self._session is not None:
             self._session.note_entry_received(delivery)
         if not self._options.is_durable:
@@ -153,6 +157,7 @@ class PartitionConsumer:
             KledgerError: a final error.
         """
         self._check_open()
+        self._has_received = False
         if on_ended is not None and self._session is on_ended:
             self._end_and_reopen(on_ended)
         await self._wait_connected()
@@ -162,7 +167,7 @@ class PartitionConsumer:
         await self._stop_reopening()
         self._check_open()
         self._start, self._is_start_inclusive = start, inclusive
-        self._last_received = None
+        self._last_received, self._has_received = None, False
         self._end_and_reopen(self._session)
         await self._wait_connected()
 
@@ -185,6 +190,8 @@ class PartitionConsumer:
     def _on_link_ended(self, session: ConsumerSession, error: KledgerError | None) -> None:
         """End the session of a link that has ended, and open the next one."""
         session.end(error)
+        if error is None:
+            self._has_received = False
         if session is not self._session:
             return  # It was left before, or is being opened: then `_open_session` raises.
         self._session = None
@@ -268,6 +275,8 @@ class PartitionConsumer:
             unacked_max=options.unacked_max,
             unacked_subscription_max=options.unacked_subscription_max,
             failover_delay_ms=options.failover_delay_ms,
+            reads_compacted=options.reads_compacted,
+            is_continued=self._has_received,
         )
         on_read_position = self._on_read_position
         link = await self._services.broker.open_consumer(

@@ -44,6 +44,11 @@ class Reader(ClosesOnExit):
         """Whether `read_next` would return without waiting for a producer."""
         if self._consumer.queued:
             return True
+        if self._consumer.reads_compacted:
+            # The newest record may be one that compaction has removed.
+            return not await self._consumer.is_read_upto(
+                await self._broker.committed_ends(self.topic)
+            )
         for partition in self._consumer.partitions:
             if await self._is_behind(partition):
                 return True

@@ -38,7 +38,7 @@ class SubscribeOptions:
     Attributes:
         start, is_start_inclusive: where a new subscription begins.
         is_reader: received messages are acknowledged automatically.
-        reads_compacted: only the last message of each key is needed, where a topic is compacted.
+        reads_compacted: where a topic is compacted, the last message of each key is received.
     """
 
     subscription: str
@@ -85,6 +85,10 @@ class SubscribeOptions:
                 check_name("dead_letter.topic", self.dead_letter.topic)
         if self.key_ranges is not None and self.type is not SubscriptionType.KEY_SHARED:
             raise InvalidArgument(f"key_ranges: expected a key_shared consumer, got {self.type}")
+        if self.reads_compacted and self.is_shared:
+            raise InvalidArgument(
+                f"read_compacted: expected an exclusive or failover consumer, got {self.type}"
+            )
 
     @classmethod
     def for_reader(
@@ -110,6 +114,11 @@ class SubscribeOptions:
             unacked_max=0,
             unacked_subscription_max=0,
         )
+
+    @property
+    def reports_position(self) -> bool:
+        """Whether a reader asks how far was read, as not every message at the end is for it."""
+        return self.is_reader and self.reads_compacted
 
     @property
     def is_shared(self) -> bool:

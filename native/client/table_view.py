@@ -37,6 +37,7 @@ from kledger.native.client.table_view_state import Refresh, TableViewState
 from kledger.native.errors import AlreadyClosed, Full, InvalidArgument, KledgerError, NotAllowed
 from kledger.native.message import Message
 from kledger.runtime.signal import Signal
+from kledger.subscriptions.entry_view import index_count
 from kledger.subscriptions.model import ALL, Delivery
 
 logger = logging.getLogger(__name__)
@@ -338,9 +339,13 @@ class TableView(ClosesOnExit):
         partition, delivery = step
         decoder, topic = self._services.decoder, self.topic
         count, body = await decoder.open_body(delivery, topic=topic, partition=partition)
+        is_whole = delivery.records == ALL or delivery.record_count == count
+        if not is_whole and count < index_count(delivery.data):
+            await self._apply_messages(step)  # indexes are those from before the compaction
+            return
         try:
             parts = iterate_key_values(body, count, part_count=RECORDS_AT_ONCE_MAX)
-            for records in parts if delivery.records == ALL else _picked(parts, delivery):
+            for records in parts if is_whole else _picked(parts, delivery):
                 await self._apply_records(records)
                 await self._yield_after(len(records))
         except BatchError as error:
@@ -373,7 +378,10 @@ class TableView(ClosesOnExit):
         for message in messages:
             key = message.key
             if key is not None and not self._is_skipped(key, message):
-                self._state.apply_message(key, message)
+                if self._state.messages is None:
+                    self._state.apply(key, message.value)
+                else:
+                    self._state.apply_message(key, message)
                 if self._listeners:
                     await self._call_listeners(key, message.value)
         await self._yield_after(len(messages))

@@ -176,7 +176,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[OpenConsumer, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[ConsumerCall, _Mapping]]] = ...) -> None: ...
 
 class OpenConsumer(_message.Message):
-    __slots__ = ("topic", "partition", "subscription", "type", "start", "is_start_inclusive", "is_durable", "consumer_name", "priority_level", "is_sticky", "key_ranges", "unacked_max", "unacked_subscription_max", "failover_delay_ms", "reports_read_position")
+    __slots__ = ("topic", "partition", "subscription", "type", "start", "is_start_inclusive", "is_durable", "consumer_name", "priority_level", "is_sticky", "key_ranges", "unacked_max", "unacked_subscription_max", "failover_delay_ms", "reports_read_position", "reads_compacted", "is_continued")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -192,6 +192,8 @@ class OpenConsumer(_message.Message):
     UNACKED_SUBSCRIPTION_MAX_FIELD_NUMBER: _ClassVar[int]
     FAILOVER_DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     REPORTS_READ_POSITION_FIELD_NUMBER: _ClassVar[int]
+    READS_COMPACTED_FIELD_NUMBER: _ClassVar[int]
+    IS_CONTINUED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     subscription: str
@@ -207,7 +209,9 @@ class OpenConsumer(_message.Message):
     unacked_subscription_max: int
     failover_delay_ms: int
     reports_read_position: bool
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., type: _Optional[str] = ..., start: _Optional[_Union[Target, _Mapping]] = ..., is_start_inclusive: _Optional[bool] = ..., is_durable: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., is_sticky: _Optional[bool] = ..., key_ranges: _Optional[_Iterable[_Union[KeyRange, _Mapping]]] = ..., unacked_max: _Optional[int] = ..., unacked_subscription_max: _Optional[int] = ..., failover_delay_ms: _Optional[int] = ..., reports_read_position: _Optional[bool] = ...) -> None: ...
+    reads_compacted: bool
+    is_continued: bool
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., type: _Optional[str] = ..., start: _Optional[_Union[Target, _Mapping]] = ..., is_start_inclusive: _Optional[bool] = ..., is_durable: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., is_sticky: _Optional[bool] = ..., key_ranges: _Optional[_Iterable[_Union[KeyRange, _Mapping]]] = ..., unacked_max: _Optional[int] = ..., unacked_subscription_max: _Optional[int] = ..., failover_delay_ms: _Optional[int] = ..., reports_read_position: _Optional[bool] = ..., reads_compacted: _Optional[bool] = ..., is_continued: _Optional[bool] = ...) -> None: ...
 
 class KeyRange(_message.Message):
     __slots__ = ("first", "last")

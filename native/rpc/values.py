@@ -178,6 +178,8 @@ def consumer_to(request: ConsumerRequest) -> pb.OpenConsumer:
         unacked_max=request.unacked_max,
         unacked_subscription_max=request.unacked_subscription_max,
         failover_delay_ms=request.failover_delay_ms,
+        reads_compacted=request.reads_compacted,
+        is_continued=request.is_continued,
     )
 
 
@@ -208,6 +210,8 @@ def consumer_from(message: pb.OpenConsumer) -> ConsumerRequest:
         unacked_max=message.unacked_max,
         unacked_subscription_max=message.unacked_subscription_max,
         failover_delay_ms=message.failover_delay_ms,
+        reads_compacted=message.reads_compacted,
+        is_continued=message.is_continued,
     )
 
 

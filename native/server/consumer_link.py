@@ -69,6 +69,8 @@ class ServerConsumerLink:
                 deliver=self._on_deliveries,
                 on_ended=self._on_disconnected,
                 on_read_position=report and self._report_read_position,
+                reads_compacted=request.reads_compacted,
+                is_continued=request.is_continued,
                 unacked_subscription_max=request.unacked_subscription_max,
                 failover_delay_ms=request.failover_delay_ms,
             )

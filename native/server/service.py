@@ -53,7 +53,11 @@ from kledger.runtime.clock import Clock
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.subscriptions.model import Deliver
-from kledger.subscriptions.subscription import PEEK_ENTRIES_MAX, Subscription
+from kledger.subscriptions.subscription import (
+    PEEK_ENTRIES_MAX,
+    SINGLE_ACTIVE_TYPES,
+    Subscription,
+)
 from kledger.topics import Topic, TopicRegistry
 from kledger.topics.cleaner import Cleaner
 from kledger.topics.errors import TopicAlreadyExists
@@ -405,6 +409,7 @@ async def _open_subscription(opened: SubscribedPartition, request: ConsumerReque
         request.start,
         is_inclusive=request.is_start_inclusive,
         is_durable=request.is_durable,
+        reads_compacted=request.reads_compacted,
     )
     if subscription.is_durable != request.is_durable:
         kinds = {True: "durable", False: "not durable"}
@@ -492,6 +497,10 @@ def check_request(request: ConsumerRequest) -> None:
     check_count("unacked_subscription_max", request.unacked_subscription_max, 0)
     check_count("failover_delay_ms", request.failover_delay_ms, 0, DELAY_MS_MAX)
     check_count("key ranges", len(request.key_ranges or ()), 0, KEY_RANGES_MAX)
+    if request.reads_compacted and request.type not in SINGLE_ACTIVE_TYPES:
+        raise InvalidArgument(
+            f"read_compacted: expected an exclusive or failover consumer, got {request.type}"
+        )
 
 
 def _is_within(value: object, low: int, high: int) -> bool:
