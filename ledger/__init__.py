@@ -49,7 +49,7 @@ from kledger.ledger.handle.managed_ledger import ManagedLedger
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
 from kledger.ledger.metadata.records import CompactedLedger
 from kledger.ledger.position import EARLIEST, LATEST, Position
-from kledger.ledger.storage_health import StorageHealth, StorageTrouble, StorageTroubleKind
+from kledger.ledger.storage_health import StorageFault, StorageFaultKind, StorageHealth
 from kledger.ledger.store import LedgerStore
 from kledger.runtime.clock import Clock, SystemClock
 
@@ -97,9 +97,9 @@ __all__ = [
     "RowsDone",
     "StorageEngine",
     "StorageFailed",
+    "StorageFault",
+    "StorageFaultKind",
     "StorageHealth",
-    "StorageTrouble",
-    "StorageTroubleKind",
     "StoreConfig",
     "StoreInUse",
     "StoreUnusable",

@@ -193,7 +193,7 @@ class LedgerReader:
                 ledger_id, first, count=count, upto=upto, bytes_max=limit
             )
         except LedgerError as error:
-            if self._state.has_ledger(ledger_id):  # a ledger trimmed meanwhile is no trouble
+            if self._state.has_ledger(ledger_id):  # a ledger trimmed meanwhile is none
                 self._services.health.failed(error, f"reading {self._name} at {position}")
             raise
         return buffers, limit == bytes_left and len(buffers) < min(upto - first, count)

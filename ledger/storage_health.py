@@ -45,7 +45,7 @@ _NO_FILE_LEFT_TEXT = "Too many open files"
 """The message of RocksDB for the same, as it has one type for all errors."""
 
 
-class StorageTroubleKind(StrEnum):
+class StorageFaultKind(StrEnum):
     """The label in metrics; see the table above."""
 
     CORRUPT_ENTRY = "corrupt_entry"
@@ -57,12 +57,12 @@ class StorageTroubleKind(StrEnum):
 
 
 READING_ROWS = "reading rows of the index"
-CLEARED_BY_WRITE = (StorageTroubleKind.DISK_FULL, StorageTroubleKind.WRITE_FAILED)
-CLEARED_BY_TIME = (StorageTroubleKind.OPEN_FILES, StorageTroubleKind.READ_FAILED)
+CLEARED_BY_WRITE = (StorageFaultKind.DISK_FULL, StorageFaultKind.WRITE_FAILED)
+CLEARED_BY_TIME = (StorageFaultKind.OPEN_FILES, StorageFaultKind.READ_FAILED)
 
 
 @dataclass(slots=True)
-class StorageTrouble:
+class StorageFault:
     """A present kind of failure.
 
     Attributes:
@@ -73,7 +73,7 @@ class StorageTrouble:
         seen_ms: monotonic time of the latest failure.
     """
 
-    kind: StorageTroubleKind
+    kind: StorageFaultKind
     what: str
     first_ms: int
     last_ms: int
@@ -86,18 +86,18 @@ class StorageHealth:
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
-        self._troubles: dict[StorageTroubleKind, StorageTrouble] = {}
-        self._logged_ms: dict[StorageTroubleKind, int] = {}
-        self._unlogged: dict[StorageTroubleKind, int] = {}
+        self._faults: dict[StorageFaultKind, StorageFault] = {}
+        self._logged_ms: dict[StorageFaultKind, int] = {}
+        self._unlogged: dict[StorageFaultKind, int] = {}
         self._is_write_failing = False
         about = "failures of the storage"
         self._errors = {
             kind: metrics.counter("storage_errors", about, {"kind": kind.value})
-            for kind in StorageTroubleKind
+            for kind in StorageFaultKind
         }
         metrics.gauge(
-            "storage_troubles",
-            lambda: len(self.troubles()),
+            "storage_faults",
+            lambda: len(self.faults()),
             "kinds of storage failures that are going on",
         )
 
@@ -114,14 +114,14 @@ class StorageHealth:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         self._errors[kind].value += 1
         self._drop_cleared()
-        trouble = self._troubles.get(kind)
-        if trouble is None:
-            trouble = self._troubles[kind] = StorageTrouble(kind, "", wall_ms, wall_ms)
-        trouble.what = f"{what}: {error}"
-        trouble.last_ms, trouble.seen_ms = wall_ms, now_ms
-        trouble.count += 1
+        fault = self._faults.get(kind)
+        if fault is None:
+            fault = self._faults[kind] = StorageFault(kind, "", wall_ms, wall_ms)
+        fault.what = f"{what}: {error}"
+        fault.last_ms, fault.seen_ms = wall_ms, now_ms
+        fault.count += 1
         self._is_write_failing = self._is_write_failing or kind in CLEARED_BY_WRITE
-        self._log(trouble, now_ms)
+        self._log(fault, now_ms)
 
     @contextmanager
     def translating(self, what: str) -> Iterator[None]:
@@ -139,49 +139,49 @@ class StorageHealth:
             for kind in CLEARED_BY_WRITE:
                 self._end(kind)
 
-    def troubles(self) -> list[StorageTrouble]:
+    def faults(self) -> list[StorageFault]:
         """Return the current storage errors."""
         self._drop_cleared()
-        return list(self._troubles.values())
+        return list(self._faults.values())
 
     def _drop_cleared(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for kind in CLEARED_BY_TIME:
-            trouble = self._troubles.get(kind)
-            if trouble is not None and now_ms - trouble.seen_ms >= RECENT_MS:
+            fault = self._faults.get(kind)
+            if fault is not None and now_ms - fault.seen_ms >= RECENT_MS:
                 self._end(kind)
 
-    def _end(self, kind: StorageTroubleKind) -> None:
-        trouble = self._troubles.pop(kind, None)
-        if trouble is not None:
-            logger.warning("storage trouble %s has ended, seen %d times", kind, trouble.count)
+    def _end(self, kind: StorageFaultKind) -> None:
+        fault = self._faults.pop(kind, None)
+        if fault is not None:
+            logger.warning("storage fault %s has ended, seen %d times", kind, fault.count)
 
-    def _log(self, trouble: StorageTrouble, now_ms: int) -> None:
-        kind = trouble.kind
+    def _log(self, fault: StorageFault, now_ms: int) -> None:
+        kind = fault.kind
         logged_ms = self._logged_ms.get(kind)
         if logged_ms is not None and now_ms - logged_ms < LOG_INTERVAL_MS:
             self._unlogged[kind] = self._unlogged.get(kind, 0) + 1
             return
         self._logged_ms[kind] = now_ms
         more = self._unlogged.pop(kind, 0)
-        logger.error("storage trouble %s (%d more before): %s", kind, more, trouble.what)
+        logger.error("storage fault %s (%d more before): %s", kind, more, fault.what)
 
 
-def kind_of(error: Exception) -> StorageTroubleKind | None:
+def kind_of(error: Exception) -> StorageFaultKind | None:
     """Return the kind of an error by its causes, None if it is not of the storage."""
     causes = list(_causes(error))
     if any(_is_out_of_files(each) for each in causes):
-        return StorageTroubleKind.OPEN_FILES
+        return StorageFaultKind.OPEN_FILES
     if any(isinstance(each, EntryCorrupt | EntryMissing | NonRecoverable) for each in causes):
-        return StorageTroubleKind.CORRUPT_ENTRY
+        return StorageFaultKind.CORRUPT_ENTRY
     if any(isinstance(each, Corrupt | IndexCorrupt | LogCorrupt) for each in causes):
-        return StorageTroubleKind.CORRUPT_INDEX
+        return StorageFaultKind.CORRUPT_INDEX
     if any(getattr(each, "full", False) for each in causes):
-        return StorageTroubleKind.DISK_FULL
+        return StorageFaultKind.DISK_FULL
     if any(isinstance(each, StorageWriteFailed) for each in causes):
-        return StorageTroubleKind.WRITE_FAILED
+        return StorageFaultKind.WRITE_FAILED
     if any(isinstance(each, StorageFailed | StorageError | OSError) for each in causes):
-        return StorageTroubleKind.READ_FAILED
+        return StorageFaultKind.READ_FAILED
     return None
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from aiohttp import web
 
 from kledger.admin.exposition import Exposition
-from kledger.ledger import StorageHealth, StorageTrouble
+from kledger.ledger import StorageFault, StorageHealth
 from kledger.runtime.metrics import Metrics
 
 CONNECTIONS_MAX: Final = 100
@@ -74,23 +74,23 @@ class AdminServer:
     async def _health(self, _: web.Request) -> web.Response:
         if not self._is_serving():
             return web.Response(status=503, text="stopping\n")
-        troubles = self._storage.troubles()
-        if not troubles:
+        faults = self._storage.faults()
+        if not faults:
             return web.Response(text="serving\n")
         # A load balancer reads the status: a degraded server still serves, and no other one can.
-        return web.Response(text="\n".join(["serving, degraded", *map(_line, troubles), ""]))
+        return web.Response(text="\n".join(["serving, degraded", *map(_line, faults), ""]))
 
     async def _metrics(self, request: web.Request) -> web.Response:
         page, content_type = self._exposition.page(request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type})
 
 
-def _line(trouble: StorageTrouble) -> str:
+def _line(fault: StorageFault) -> str:
     first, last = (
         datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
-        for ms in (trouble.first_ms, trouble.last_ms)
+        for ms in (fault.first_ms, fault.last_ms)
     )
-    return f"{trouble.kind}: {trouble.count} times from {first} to {last}, last: {trouble.what}"
+    return f"{fault.kind}: {fault.count} times from {first} to {last}, last: {fault.what}"
 
 
 class _RejectedConnection(asyncio.Protocol):

@@ -1,4 +1,4 @@
-"""Storage troubles for operators: their kind, times and count, and when they end."""
+"""Storage faults for operators: their kind, times and count, and when they end."""
 
 import errno
 import logging
@@ -17,14 +17,14 @@ from kledger.ledger.errors import AlreadyClosed, Fenced, LedgerError, TooManyReq
 from kledger.ledger.storage_health import (
     LOG_INTERVAL_MS,
     RECENT_MS,
+    StorageFaultKind,
     StorageHealth,
-    StorageTroubleKind,
     kind_of,
 )
 from kledger.ledger.testing import ManualClock
 from kledger.runtime.metrics import Metrics
 
-Kind = StorageTroubleKind
+Kind = StorageFaultKind
 START_MS = 1_700_000_000_000
 
 
@@ -41,7 +41,7 @@ class Bench:
 
     @property
     def kinds(self) -> list[Kind]:
-        return [each.kind for each in self.health.troubles()]
+        return [each.kind for each in self.health.faults()]
 
 
 @pytest.mark.parametrize(
@@ -73,17 +73,17 @@ def test_kind_is_the_same_before_and_after_translation(
     assert (expected, expected) == (kind_of(error), kind_of(translated))
 
 
-def test_trouble_has_its_count_and_times() -> None:
+def test_fault_has_its_count_and_times() -> None:
     bench = Bench()
     for entry in range(3):
         bench.health.failed(EntryCorrupt(3, entry, "checksum"), f"reading orders-0 at 3:{entry}")
         bench.clock.advance(10)
-    (trouble,) = bench.health.troubles()
-    assert (Kind.CORRUPT_ENTRY, 3) == (trouble.kind, trouble.count)
-    assert (START_MS, START_MS + 20) == (trouble.first_ms, trouble.last_ms)
-    assert "reading orders-0 at 3:2: entry 3:2: checksum" == trouble.what
+    (fault,) = bench.health.faults()
+    assert (Kind.CORRUPT_ENTRY, 3) == (fault.kind, fault.count)
+    assert (START_MS, START_MS + 20) == (fault.first_ms, fault.last_ms)
+    assert "reading orders-0 at 3:2: entry 3:2: checksum" == fault.what
     shown = bench.metrics.snapshot()
-    assert (3, 1) == (shown['storage_errors{kind="corrupt_entry"}'], shown["storage_troubles"])
+    assert (3, 1) == (shown['storage_errors{kind="corrupt_entry"}'], shown["storage_faults"])
     assert 0 == shown['storage_errors{kind="disk_full"}']
 
 
@@ -97,10 +97,10 @@ def test_log_has_a_line_a_minute_for_each_kind_with_what_was_left_out(
         bench.clock.advance(LOG_INTERVAL_MS // 60)
     bench.health.failed(StorageWriteFailed("full", full=True), "writing")
     assert [
-        f"storage trouble corrupt_entry ({count} more before): "
+        f"storage fault corrupt_entry ({count} more before): "
         "reading orders-0 at 3:5: entry 3:5: checksum"
         for count in (0, 59, 59)
-    ] + ["storage trouble disk_full (0 more before): writing: full"] == caplog.messages
+    ] + ["storage fault disk_full (0 more before): writing: full"] == caplog.messages
     assert {logging.ERROR} == {each.levelno for each in caplog.records}
 
 
@@ -116,18 +116,18 @@ def test_write_that_succeeds_ends_what_writes_met_and_nothing_else() -> None:
     bench.health.write_succeeded()
     assert [Kind.CORRUPT_ENTRY, Kind.READ_FAILED] == bench.kinds
     bench.health.failed(StorageWriteFailed("full", full=True), "again")
-    assert 1 == bench.health.troubles()[-1].count
+    assert 1 == bench.health.faults()[-1].count
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "x"), StorageError("i/o")], ids=str)
-def test_trouble_of_reads_ends_when_it_was_not_seen_for_a_while(error: Exception) -> None:
+def test_fault_of_reads_ends_when_it_was_not_seen_for_a_while(error: Exception) -> None:
     bench = Bench()
     bench.health.failed(error, "x")
     bench.clock.advance(RECENT_MS - 1)
     assert 1 == len(bench.kinds)
     bench.health.failed(error, "x")
     bench.clock.advance(RECENT_MS - 1)
-    assert 2 == bench.health.troubles()[0].count
+    assert 2 == bench.health.faults()[0].count
     bench.clock.advance(1)
     assert [] == bench.kinds
 

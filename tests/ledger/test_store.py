@@ -435,7 +435,7 @@ async def test_a_full_disk_does_not_fill_the_log_of_the_server(
         engine.fail_next("commit", OSError(errno.ENOSPC, "no space"))
         with pytest.raises(StorageFailed):
             await store.put_rows([(b"k", b"v")])
-    assert 1 == sum("storage trouble disk_full" in each.message for each in caplog.records)
+    assert 1 == sum("storage fault disk_full" in each.message for each in caplog.records)
 
 
 async def test_bytes_of_rows_count_as_unconfirmed(open_store: OpenStore) -> None:

@@ -42,7 +42,7 @@ async def test_health_is_what_clients_can_expect() -> None:
                 assert expected == (response.status, await response.text())
 
 
-async def test_health_tells_the_troubles_of_the_storage_and_when_they_are_over() -> None:
+async def test_health_tells_the_faults_of_the_storage_and_when_they_are_over() -> None:
     """A load balancer goes by the status: what can be served is served here only."""
     full = "no space left"
     switch, health = Switch(), StorageHealth(ManualClock(1_700_000_000_000), Metrics())

@@ -92,7 +92,7 @@ async def test_damaged_entry_is_logged_counted_and_in_health(tmp_path: Path) -> 
             assert line.startswith("corrupt_entry: 50 times from ")
             assert "t-partition-0" in line
             assert 50 == counted(server, "corrupt_entry")
-            assert 1 == server.log_text().count("storage trouble corrupt_entry")
+            assert 1 == server.log_text().count("storage fault corrupt_entry")
             assert 0 == await append(client)
             assert page(server, "health").startswith("serving, degraded\n")
 
@@ -110,7 +110,7 @@ async def test_full_disk_is_in_health_until_a_write_succeeds(tmp_path: Path) -> 
             limit(server, resource.RLIMIT_FSIZE, -1)  # its log, too, could not be written to
             assert 0 == await append(client)
             assert "serving\n" == page(server, "health")
-            assert "storage trouble disk_full has ended, seen 20 times" in server.log_text()
+            assert "storage fault disk_full has ended, seen 20 times" in server.log_text()
 
 
 async def test_limit_of_open_files_is_in_health_and_the_storage_keeps_some(tmp_path: Path) -> None:
@@ -130,4 +130,4 @@ async def test_limit_of_open_files_is_in_health_and_the_storage_keeps_some(tmp_p
             assert (0, 0) == (await append(client), await read(client))
             assert closed == counted(server, "open_files")
             assert "\nopen_files: " in page(server, "health")
-            assert 1 == server.log_text().count("storage trouble open_files (")
+            assert 1 == server.log_text().count("storage fault open_files (")
