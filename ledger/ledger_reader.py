@@ -193,7 +193,7 @@ class LedgerReader:
                 ledger_id, first, count=count, upto=upto, bytes_max=limit
             )
         except LedgerError as error:
-            if self._state.has_ledger(ledger_id):  # a ledger trimmed meanwhile is none
+            if self._state.has_ledger(ledger_id):  # a trimmed ledger is not a fault
                 self._services.health.failed(error, f"reading {self._name} at {position}")
             raise
         return buffers, limit == bytes_left and len(buffers) < min(upto - first, count)
