@@ -60,16 +60,21 @@ async def find_compacted_start(
     Raises as `find_start`.
     """
     while target != LATEST and (compacted := log.compaction.compacted) is not None:
+        deleted_before = log.deleted_before_offset
+        if deleted_before >= compacted.end_offset:
+            break
         with suppress(CompactedLedgerReplaced):
-            start = await _find_kept(compacted, target, is_inclusive=is_inclusive)
+            start = await _find_kept(compacted, target, deleted_before, is_inclusive=is_inclusive)
             if start is None:  # it is behind the horizon
                 break
+            if deleted_before:
+                start = max(start, StartPosition(*await compacted.locate(deleted_before)))
             return start
     return await find_start(log, target, is_inclusive=is_inclusive)
 
 
 async def _find_kept(
-    compacted: CompactedLog, target: SeekTarget, *, is_inclusive: bool
+    compacted: CompactedLog, target: SeekTarget, start_offset: int, *, is_inclusive: bool
 ) -> StartPosition | None:
     """Find a target in a compacted log; None if it is not in there, but may be behind it."""
     match target:
@@ -86,18 +91,10 @@ async def _find_kept(
                 skipped = batch_index if is_inclusive else batch_index + 1
             return StartPosition(position, min(skipped, count), count)
         case int():
-            offset = await compacted.offset_for_timestamp(target)
-            return None if offset is None else await _at_kept_offset(compacted, offset)
+            found = await compacted.locate_time(target, start_offset)
+            return None if found is None else StartPosition(*found)
         case _:
             return StartPosition(EARLIEST_POSITION)
-
-
-async def _at_kept_offset(compacted: CompactedLog, offset: int) -> StartPosition:
-    """Return the place of an offset below the end of a compacted log."""
-    kept = await compacted.batch_at(offset)
-    header = read_header(kept.batch)
-    index = max(offset - header.base_offset, 0)
-    return StartPosition(kept.position, index, header.last_offset_delta + 1)
 
 
 async def last_record(log: PartitionLog, visibility_filter: VisibilityFilter) -> RecordLocation:

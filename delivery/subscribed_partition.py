@@ -159,14 +159,12 @@ class SubscribedPartition:
 
         Records that were deleted from the log meanwhile are acknowledged.
         """
-        log, start_offset = self.log, self.log.log_start_offset
+        log = self.log
+        starts = log.log_start_offset, log.deleted_before_offset
         find = find_compacted_start if reads_compacted else find_start
         result = await use(await find(log, target, is_inclusive=is_inclusive))
-        if start_offset != log.log_start_offset:
-            start = await log.locate(log.log_start_offset)
-            log.managed_ledger.acknowledge_before(
-                start.position, records=start.batch_index, batch_size=start.batch_size
-            )
+        if starts != (log.log_start_offset, log.deleted_before_offset):
+            await log.move_cursors_to_log_start()
         return result
 
     # Numbers of subscriptions

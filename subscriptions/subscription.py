@@ -529,7 +529,10 @@ class Subscription:
         await self._revise(edit)
 
     def _unacknowledged_entries(self) -> AsyncIterator[UnacknowledgedEntry]:
-        return unacknowledged_entries(self.cursor, self.ledger, self._context.visibility_filter)
+        context = self._context
+        return unacknowledged_entries(
+            self.cursor, context.visibility_filter, context.compute_pool
+        )
 
     def _clear(self) -> None:
         if self._dispatcher is not None:

@@ -11,6 +11,7 @@ T name                 a topic
 D topic id             a topic whose partitions are still being deleted
 P id index C           checkpoint of the partition's producers
 P id index L           log start offset that was set
+P id index R           offset before which DeleteRecords has removed the records
 P id index S ledger    summary of a closed ledger
 P id index X ledger e  one interval of a ledger, beginning at entry e
 P id index A offset    an aborted transaction, by the offset of its marker
@@ -32,12 +33,21 @@ _ID = Struct(">Q")
 class PartitionKeys:
     """Keys of one partition."""
 
-    __slots__ = ("aborted", "checkpoint", "intervals", "ledger_summaries", "log_start", "prefix")
+    __slots__ = (
+        "aborted",
+        "checkpoint",
+        "deleted_before",
+        "intervals",
+        "ledger_summaries",
+        "log_start",
+        "prefix",
+    )
 
     def __init__(self, topic_id: UUID, index: int) -> None:
         self.prefix = PARTITION_PREFIX + topic_id.bytes + _INDEX.pack(index)
         self.checkpoint = self.prefix + b"C"
         self.log_start = self.prefix + b"L"
+        self.deleted_before = self.prefix + b"R"
         self.ledger_summaries = self.prefix + b"S"
         self.intervals = self.prefix + b"X"
         self.aborted = self.prefix + b"A"

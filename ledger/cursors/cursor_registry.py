@@ -208,11 +208,17 @@ class CursorRegistry:
             if cursor.state.ledgers_removed(last) and cursor.writer is not None:
                 cursor.writer.acknowledge_removed(last)
 
-    def acknowledge_before(self, position: Position, records: int, batch_size: int) -> None:
-        """Acknowledge for every cursor all before a position and the first records of its entry."""
-        last = self._ledgers.previous(position)
-        part = EntryPart(position, range(records), batch_size)
+    def acknowledge_before(self, part: EntryPart, *, reads_compacted: bool) -> None:
+        """Acknowledge all before an entry and a part of it, for every cursor that reads the same.
+
+        Args:
+            part: the entry.
+            reads_compacted: whether these are the cursors that read compacted, or all others.
+        """
+        last = self._ledgers.previous(part.position)
         for cursor in self._known():
+            if cursor.reads_compacted is not reads_compacted:
+                continue
             cursor.revision.acknowledge_before(last, part)
             if cursor.writer is not None and cursor is not self._in_making:
                 cursor.writer.mark_changed()

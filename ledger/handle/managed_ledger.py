@@ -482,18 +482,18 @@ class ManagedLedger:
                 await self._cursors.delete(name)
 
     def acknowledge_before(
-        self, position: Position, *, records: int = 0, batch_size: int = 0
+        self, position: Position, *, records: int = 0, batch_size: int = 0, compacted: bool = False
     ) -> None:
-        """Acknowledge everything before a position for every cursor: the log begins there now.
-
-        Every cursor moves, at once in memory and soon in the storage.
+        """Acknowledge everything before a position: the log begins there, in memory at once.
 
         Args:
             position: the first entry that is not acknowledged as a whole.
             records: how many of its first records are acknowledged, too.
             batch_size: how many records that entry has.
+            compacted: whether for all cursors that read compacted, or for all others.
         """
-        self._cursors.acknowledge_before(position, records, batch_size)
+        part = EntryPart(position, range(records), batch_size)
+        self._cursors.acknowledge_before(part, reads_compacted=compacted)
 
     def show_user_metric(
         self, cursor: Cursor, metric: str, read: Callable[[], int], about: str

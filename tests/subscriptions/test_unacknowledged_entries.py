@@ -15,7 +15,7 @@ async def unacknowledged(
 ) -> list[tuple[str, int, int]]:
     return [
         (str(each.entry.position), each.records, each.batch_size)
-        async for each in unacknowledged_entries(cursor, fixture.ledger, visibility_filter)
+        async for each in unacknowledged_entries(cursor, visibility_filter)
     ]
 
 

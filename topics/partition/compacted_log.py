@@ -26,6 +26,7 @@ from kledger.topics.partition.index_rows import IndexRows
 from kledger.topics.partition.offset_index import LedgerSummary, OffsetIndex
 from kledger.topics.partition.offset_lookup import OffsetLookup
 from kledger.topics.partition.read_hints import ReadHints
+from kledger.topics.partition.results import LogLocation
 
 READ_ENTRIES_MAX = 4096
 
@@ -126,21 +127,23 @@ class CompactedLog:
         found = await self._entries.batches(number, 1, None)
         return found[0] if found else None
 
-    async def batch_at(self, offset: int) -> CompactedBatch:
-        """Return the first batch that ends at or after an offset, which is below the end.
+    async def locate(self, offset: int) -> LogLocation:
+        """Find the record at an offset below the end, or the next one. Raises as `read`."""
+        start = await self.lookup.find(offset)
+        ((position, _, batch),) = await self._entries.batches(start.entry_id, 1, None)
+        header = read_header(batch)
+        index = max(offset - header.base_offset, 0)
+        return LogLocation(position, index, header.last_offset_delta + 1)
+
+    async def locate_time(self, timestamp: int, start_offset: int) -> LogLocation | None:
+        """Find the first record from an offset on that is not older; None if all are.
 
         Raises as `read`.
         """
-        start = await self.lookup.find(offset)
-        (found,) = await self._entries.batches(start.entry_id, 1, None)
-        return found
-
-    async def offset_for_timestamp(self, timestamp: int) -> int | None:
-        """Return the first offset whose record is not older; None if all are. Raises as `read`."""
         found = await self.lookup.first_at_time(
-            timestamp, start_offset=0, end_offset=self.end_offset
+            timestamp, start_offset=start_offset, end_offset=self.end_offset
         )
-        return None if found is None else found.offset
+        return None if found is None else await self.locate(found.offset)
 
     async def upto(self) -> CompactedUpTo:
         """Return the last record that it stands for; its batch is always kept. Raises as `read`."""

@@ -10,10 +10,20 @@ Must not know: appends, readers, when retention runs.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
-from kledger.ledger import EARLIEST, LATEST, LedgerError, LedgerStore, ManagedLedger, Position
+from kledger.ledger import (
+    EARLIEST,
+    LATEST,
+    CompactedLedgerReplaced,
+    LedgerError,
+    LedgerStore,
+    ManagedLedger,
+    Position,
+    Row,
+)
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.config.topic_config import TopicConfig
 from kledger.topics.errors import TopicsError
@@ -75,8 +85,10 @@ class LogTrimmer:
         async with self._removing, self._raising:
             await self._checkpointer.close()
 
-    async def raise_log_start(self, offset: int, moved: Callable[[], None], locate: Locate) -> None:
+    async def delete_before(self, offset: int, moved: Callable[[], None], locate: Locate) -> None:
         """Make the log begin at an offset: durably, then in memory, then for its cursors.
+
+        Records before it are deleted from what a compaction has kept, too.
 
         A caller that is cancelled does not stop it halfway.
 
@@ -93,24 +105,35 @@ class LogTrimmer:
         async def work() -> None:
             # An entry that cannot be read stops this before anything is stored: cursors that stay
             # behind a log start would deliver records that DeleteRecords has removed.
-            location = None
+            located = None
             if self._ledger.has_cursors:
-                location = await locate(max(offset, self._state.log_start_offset))
-            await self._raise_log_start(offset, moved)
-            if location is None:  # cursors that were opened meanwhile
-                await self._move_cursors_to_log_start(locate)
+                located = await self._locate_starts(offset, locate)
+            await self._raise_log_start(offset, moved, deletes=True)
+            if located is None:  # cursors that were opened meanwhile
+                await self.move_cursors_to_log_start(locate)
             else:
-                self._acknowledge_before(location)
+                self._acknowledge_before(located)
 
         await self._supervisor.finish(work(), f"log start of {self._ledger.name}")
 
-    async def _raise_log_start(self, offset: int, moved: Callable[[], None]) -> None:
+    async def _raise_log_start(
+        self, offset: int, moved: Callable[[], None], *, deletes: bool = False
+    ) -> None:
+        """Args: deletes: whether the records before it are deleted from what was kept, too."""
         async with self._raising:  # the row of a lower offset must not replace this one
-            if offset > self._state.log_start_offset:
-                row = (self._keys.log_start, records.encode_log_start(offset))
-                await self._store.put_rows([row, await self._checkpointer.checkpoint_row()])
-                if self._state.raise_log_start(offset):
-                    moved()
+            state, encoded = self._state, records.encode_log_start(offset)
+            is_raised = offset > state.log_start_offset
+            rows: list[Row] = []
+            if deletes and offset > state.deleted_before_offset:
+                rows.append((self._keys.deleted_before, encoded))
+            if is_raised:
+                rows += [(self._keys.log_start, encoded), await self._checkpointer.checkpoint_row()]
+            if rows:
+                await self._store.put_rows(rows)
+            if deletes:
+                state.deleted_before_offset = max(offset, state.deleted_before_offset)
+            if is_raised and state.raise_log_start(offset):
+                moved()
 
     async def complete_log_start(self, locate: Locate) -> None:
         """Move the cursors to the log start, as a DeleteRecords that a crash interrupted had to.
@@ -121,26 +144,49 @@ class LogTrimmer:
             locate: `PartitionLog.locate`.
         """
         try:
-            await self._move_cursors_to_log_start(locate)
+            await self.move_cursors_to_log_start(locate)
         except (LedgerError, TopicsError) as error:
             self._locate_later = locate
             logger.warning("cursors of %s are before its log start: %s", self._ledger.name, error)
         else:
             self._locate_later = None
 
-    async def _move_cursors_to_log_start(self, locate: Locate) -> None:
+    async def move_cursors_to_log_start(self, locate: Locate) -> None:
         """Acknowledge for every cursor the records before the log start.
+
+        For cursors that read compacted, only those that DeleteRecords has removed.
 
         Raises:
             LedgerError, TopicsError: the entry at the log start cannot be read.
         """
         if self._ledger.has_cursors:
-            self._acknowledge_before(await locate(self._state.log_start_offset))
+            self._acknowledge_before(await self._locate_starts(0, locate))
 
-    def _acknowledge_before(self, location: LogLocation) -> None:
-        self._ledger.acknowledge_before(
-            location.position, records=location.batch_index, batch_size=location.batch_size
-        )
+    async def _locate_starts(
+        self, offset: int, locate: Locate
+    ) -> tuple[LogLocation, LogLocation | None]:
+        """Return where the log begins, at `offset` or later, and where what was kept does.
+
+        The second is None if nothing was deleted from it.
+        """
+        start = await locate(max(offset, self._state.log_start_offset))
+        deleted = max(offset, self._state.deleted_before_offset)
+        while (compacted := self._compaction.compacted) and deleted < compacted.end_offset:
+            if not deleted:
+                return start, None
+            with suppress(CompactedLedgerReplaced):
+                return start, await compacted.locate(deleted)
+        return start, await locate(deleted)
+
+    def _acknowledge_before(self, starts: tuple[LogLocation, LogLocation | None]) -> None:
+        for location, reads_compacted in zip(starts, (False, True), strict=True):
+            if location is not None:
+                self._ledger.acknowledge_before(
+                    location.position,
+                    records=location.batch_index,
+                    batch_size=location.batch_size,
+                    compacted=reads_compacted,
+                )
 
     async def remove_old(
         self,

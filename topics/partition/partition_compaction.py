@@ -255,7 +255,7 @@ class PartitionCompaction:
             self._compacted,
             horizon,
             log_start=log_start,
-            compacted_start=log_start if config.is_compacted else 0,
+            compacted_start=log_start if config.is_compacted else self._state.deleted_before_offset,
         )
         rules = CompactionRules(
             now_ms=now_ms,

@@ -178,6 +178,9 @@ class _PartitionLoader:
             log_start_offset=min(log_start, next_offset),
             next_offset=next_offset,
         )
+        if deleted_row := self.store.get_row(self.keys.deleted_before):
+            deleted = records.decode_log_start(deleted_row, self.context.partition)
+            self.state.deleted_before_offset = min(deleted, next_offset)
         if checkpoint is not None:
             self.state.restore(checkpoint.producers.items())
             self._load_aborted(checkpoint.next_offset)

@@ -136,6 +136,11 @@ class PartitionLog:
         return self._state.log_start_offset
 
     @property
+    def deleted_before_offset(self) -> int:
+        """The offset before which DeleteRecords has removed the records, compacted ones too."""
+        return self._state.deleted_before_offset
+
+    @property
     def high_watermark(self) -> int:
         """The offset after the last durable record."""
         return self._state.high_watermark
@@ -625,9 +630,14 @@ class PartitionLog:
         if not 0 <= offset <= high_watermark:
             raise OffsetOutOfRange(f"offset {before_offset}, expected 0 to {high_watermark}")
         with translated_errors():
-            await self._trimmer.raise_log_start(offset, self.notify, self.locate)
+            await self._trimmer.delete_before(offset, self.notify, self.locate)
             await self._trimmer.remove_old(None, self._clock.now_ms(), self.notify)
         return self._state.log_start_offset
+
+    async def move_cursors_to_log_start(self) -> None:
+        """Acknowledge for every cursor what lies before its start. Raises TopicStorageFailed."""
+        with translated_errors():
+            await self._trimmer.move_cursors_to_log_start(self.locate)
 
     async def enforce_retention(self, committed_offset: int | None = None) -> None:
         """Remove the ledgers that retention and log start release, and expire idle producers.

@@ -42,9 +42,15 @@ class PendingAppend(NamedTuple):
 
 
 class PartitionState:
-    """Offsets, producers and transactions of one partition."""
+    """Offsets, producers and transactions of one partition.
+
+    Attributes:
+        deleted_before_offset: DeleteRecords has removed the records before it, also those that a
+            compaction has kept; at most the log start, which retention moves, too.
+    """
 
     __slots__ = (
+        "deleted_before_offset",
         "high_watermark",
         "log_start_offset",
         "next_offset",
@@ -59,6 +65,7 @@ class PartitionState:
         assert 0 <= log_start_offset <= next_offset, f"{log_start_offset} > {next_offset}"
         self.producers = producers
         self.log_start_offset = log_start_offset
+        self.deleted_before_offset = 0
         self.high_watermark = next_offset
         self.next_offset = next_offset
         self.pending: deque[PendingAppend] = deque()

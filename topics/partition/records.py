@@ -179,7 +179,7 @@ DELETED_TOPIC_ROWS = RecordRows[UUID, TopicRecord](
 
 
 def encode_log_start(offset: int) -> bytes:
-    """Return the row of a log start offset."""
+    """Return the row of a log start offset, or of the offset that DeleteRecords has set."""
     return _LOG_STARTS.encode(offset)
 
 
