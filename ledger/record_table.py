@@ -5,7 +5,9 @@ every stored row by the same function. A write that fails is not replayed; nothi
 roll back. A decision that is made while writes are under way is made on `head`, the newest record
 submitted: the store completes writes in order, and fails all behind one that failed. Records of
 several tables that are written together (`submit_together`) hold together or not at all. Records
-that are read and written by groups are in a `GroupedRecordTable`, by the same rule.
+that are read and written by groups are in a `GroupedRecordTable`, by the same rule. A table may
+hold a part of the stored records: a part is loaded by the same `replay`, and unloaded when no write
+of it is under way.
 Must not know: what records mean, how changes are decided.
 """
 
@@ -44,12 +46,14 @@ class RecordRows(Generic[K, R]):
         encode_key: returns the key of a row.
         encode: returns the row of a record.
         decode: returns key and record of a row. Raises UnreadableRow.
+        decode_key: returns the key of a row's key, for tables that are loaded in parts.
     """
 
     prefix: bytes
     encode_key: Callable[[K], bytes]
     encode: Callable[[R], bytes]
     decode: Callable[[bytes, bytes], tuple[K, R]]
+    decode_key: Callable[[bytes], K] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,14 @@ class GroupedRecordRows(Generic[G, K, R]):
         encode_key: returns the key of a row, from the group and the key in it.
         encode: returns the row of a record.
         decode: returns group, key and record of a row. Raises UnreadableRow.
+        decode_group: returns the group of a row's key, for tables that are loaded in parts.
     """
 
     prefix: bytes
     encode_key: Callable[[G, K], bytes]
     encode: Callable[[R], bytes]
     decode: Callable[[bytes, bytes], tuple[G, K, R]]
+    decode_group: Callable[[bytes], G] | None = None
 
 
 class RecordTable(Generic[K, R]):
@@ -92,14 +98,32 @@ class RecordTable(Generic[K, R]):
         self._heads: dict[K, RecordChange] = {}
         """The newest change of a key that is being written."""
 
-    def load(self) -> None:
-        """Replay every stored row.
+    def read(self, is_included: Callable[[K], bool] | None = None) -> Iterator[tuple[K, R]]:
+        """Iterate over stored keys with their records, for `load`; changes nothing, blocks.
+
+        Args:
+            is_included: whether the record of a key is wanted; None wants all.
+
+        Raises:
+            UnreadableRow: a wanted one cannot be read.
+        """
+        rows = _stored(self._store, self._rows.prefix, self._rows.decode_key, is_included)
+        return starmap(self._rows.decode, rows)
+
+    def load(self, records: Iterable[tuple[K, R]] | None = None) -> None:
+        """Replay records that were read; None: every stored one.
 
         Raises:
             UnreadableRow: one of them cannot be read.
         """
-        for key, row in self._store.scan_rows(self._rows.prefix):
-            self.replay(*self._rows.decode(key, row))
+        for key, record in self.read() if records is None else records:
+            self.replay(key, record)
+
+    def unload(self, is_included: Callable[[K], bool]) -> None:
+        """Forget a part of the records; their rows stay, and nothing is replayed."""
+        assert not any(map(is_included, self._heads)), "records of the part are being written"
+        for key in list(filter(is_included, self._records)):
+            del self._records[key]
 
     @property
     def durable(self) -> Mapping[K, R]:
@@ -204,15 +228,37 @@ class GroupedRecordTable(Generic[G, K, R]):
         self._heads: dict[G, dict[K, RecordChange]] = {}
         """The newest change of each key that is being written."""
 
-    def load(self) -> None:
-        """Replay every stored row.
+    def read(
+        self, is_included: Callable[[G], bool] | None = None
+    ) -> Iterator[tuple[G, Mapping[K, R]]]:
+        """Iterate over groups with stored records, for `load`; changes nothing, blocks.
+
+        A group may come more than once, with other records of it.
+
+        Args:
+            is_included: whether the records of a group are wanted; None wants all.
+
+        Raises:
+            UnreadableRow: a wanted one cannot be read.
+        """
+        rows = _stored(self._store, self._rows.prefix, self._rows.decode_group, is_included)
+        for group, found in groupby(starmap(self._rows.decode, rows), itemgetter(0)):
+            yield group, {key: record for _, key, record in found}
+
+    def load(self, records: Iterable[tuple[G, Mapping[K, R]]] | None = None) -> None:
+        """Replay records that were read; None: every stored one.
 
         Raises:
             UnreadableRow: one of them cannot be read.
         """
-        records = starmap(self._rows.decode, self._store.scan_rows(self._rows.prefix))
-        for group, found in groupby(records, itemgetter(0)):
-            self.replay(group, {key: record for _, key, record in found})
+        for group, found in self.read() if records is None else records:
+            self.replay(group, found)
+
+    def unload(self, is_included: Callable[[G], bool]) -> None:
+        """Forget the records of some groups; their rows stay, and nothing is replayed."""
+        assert not any(map(is_included, self._heads)), "records of the part are being written"
+        for group in list(filter(is_included, self._records)):
+            del self._records[group]
 
     @property
     def durable(self) -> Mapping[G, Mapping[K, R]]:
@@ -304,6 +350,20 @@ class GroupedRecordTable(Generic[G, K, R]):
                 del heads[key]
         if not heads:
             self._heads.pop(group, None)
+
+
+def _stored(
+    store: LedgerStore,
+    prefix: bytes,
+    decode_key: Callable[[bytes], K] | None,
+    is_included: Callable[[K], bool] | None,
+) -> Iterable[tuple[bytes, bytes]]:
+    """Return the stored rows of one kind, those whose keys are included."""
+    rows = store.scan_rows(prefix)
+    if is_included is None:
+        return rows
+    assert decode_key is not None, f"rows of {prefix!r} are not loaded in parts"
+    return (row for row in rows if is_included(decode_key(row[0])))
 
 
 RecordChange: TypeAlias = tuple[

@@ -29,8 +29,17 @@ def decode_name(key: bytes, row: bytes) -> tuple[str, str]:
     return name, TEXTS.decode(row, which=name)
 
 
+def decode_group(key: bytes) -> str:
+    language, _ = KEYS.decode(key)
+    return str(language)
+
+
 ROWS = GroupedRecordRows[str, str, str](
-    prefix=KEYS.prefix, encode_key=KEYS.encode, encode=TEXTS.encode, decode=decode
+    prefix=KEYS.prefix,
+    encode_key=KEYS.encode,
+    encode=TEXTS.encode,
+    decode=decode,
+    decode_group=decode_group,
 )
 NAME_ROWS = RecordRows[str, str](
     prefix=NAMES.prefix, encode_key=NAMES.encode, encode=TEXTS.encode, decode=decode_name
@@ -160,3 +169,20 @@ async def test_a_row_that_cannot_be_read_stops_the_start() -> None:
         await store.put_rows([(KEYS.encode("en", "a"), b"\x02x")])
         with pytest.raises(UnreadableRow, match="word row 'a': expected version 1, got 2"):
             Words(store)
+
+
+async def test_some_groups_are_forgotten_and_loaded_again_while_others_are_written() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+        words = Words(store)
+        assert await words.submit("en", a="1", b="2") is None
+        assert await words.submit("de", a="3") is None
+        words.replayed.clear()
+        under_way = words.submit("de", a="4")
+        with pytest.raises(AssertionError, match="being written"):
+            words.unload(lambda group: group == "de")
+        words.unload(lambda group: group == "en")
+        assert ({"de": {"a": "3"}}, []) == (words.durable, words.replayed)
+        assert await under_way is None
+        words.load(words.read(lambda group: group == "en"))
+        assert {"de": {"a": "4"}, "en": {"a": "1", "b": "2"}} == words.durable
+        assert [("de", {"a": "4"}), ("en", {"a": "1", "b": "2"})] == words.replayed

@@ -19,8 +19,17 @@ def decode(key: bytes, row: bytes) -> tuple[str, str]:
     return name, WORDS.decode(row, which=name)
 
 
+def decode_key(key: bytes) -> str:
+    (name,) = KEYS.decode(key)
+    return str(name)
+
+
 ROWS = RecordRows[str, str](
-    prefix=KEYS.prefix, encode_key=KEYS.encode, encode=WORDS.encode, decode=decode
+    prefix=KEYS.prefix,
+    encode_key=KEYS.encode,
+    encode=WORDS.encode,
+    decode=decode,
+    decode_key=decode_key,
 )
 
 OTHER_KEYS = RowKey("number", b"number/", key=TEXT_REST)
@@ -231,3 +240,52 @@ async def test_a_row_that_cannot_be_read_stops_the_start() -> None:
         await store.put_rows([(KEYS.encode("a"), b"\x02x")])
         with pytest.raises(UnreadableRow, match="word row 'a': expected version 1, got 2"):
             Words(store)
+
+
+# Parts.
+
+
+def is_early(key: str) -> bool:
+    return key < "c"
+
+
+async def test_a_part_is_forgotten_and_loaded_again_while_the_rest_is_written() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+        words = Words(store)
+        for key in "abcd":
+            assert await words.submit(key, key) is None
+        words.replayed.clear()
+        under_way = words.submit("d", "new")
+        words.unload(is_early)
+        assert ({"c": "c", "d": "d"}, []) == (words.durable, words.replayed)
+        assert await under_way is None
+        words.load(words.read(is_early))
+        assert {"a": "a", "b": "b", "c": "c", "d": "new"} == words.durable
+        assert [("d", "new"), ("a", "a"), ("b", "b")] == words.replayed
+
+
+async def test_a_part_that_is_being_written_is_not_forgotten() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+        words = Words(store)
+        under_way = words.submit("a", "1")
+        with pytest.raises(AssertionError, match="being written"):
+            words.unload(is_early)
+        assert await under_way is None
+        words.unload(is_early)
+        assert {} == words.durable
+
+
+async def test_reading_a_part_skips_rows_of_others_that_cannot_be_read() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+        await store.put_rows([(KEYS.encode("z"), b"\x02x"), (KEYS.encode("a"), b"\x01y")])
+        table = RecordTable(store, ROWS)
+        assert [("a", "y")] == list(table.read(is_early))
+        with pytest.raises(UnreadableRow, match="'z'"):
+            list(table.read(lambda key: not is_early(key)))
+        assert {} == table.durable, "reading changes nothing"
+
+
+async def test_records_without_a_decoder_of_keys_are_loaded_whole_only() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+        with pytest.raises(AssertionError, match="in parts"):
+            list(RecordTable(store, OTHER_ROWS).read(is_early))
