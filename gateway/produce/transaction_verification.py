@@ -27,11 +27,17 @@ IMPLICIT_ADD_SINCE: Final = 12
 ABORTABLE_SINCE: Final = 11
 _PRODUCER: Final = Struct(">qh")
 _PRODUCER_AT: Final = 43
+_CODES_OF_COORDINATOR: Final = {
+    # These say nothing about the broker that the client has asked: it asks this one again.
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
 _CODES_BEFORE_ABORTABLE: Final = {
     # What clients get that do not know the newer code.
     ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    **_CODES_OF_COORDINATOR,
 }
 
 VerificationKey = tuple[str, ProducerIdAndEpoch, TopicPartition]
@@ -77,7 +83,8 @@ class TransactionVerification:
         if new:
             return self._add_partitions(new)
         for number, key in unverified.items():
-            errors[number] = without_fencing(self._rejected[key])
+            rejected = self._rejected[key]
+            errors[number] = _CODES_OF_COORDINATOR.get(rejected, without_fencing(rejected))
         if self._rejected:
             self._rejected.clear()  # a request that finds no error of its own asks again
         return errors
