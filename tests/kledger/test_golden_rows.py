@@ -31,6 +31,11 @@ from kledger.gateway.coordinator.consumer.consumer_member_state import (
     MemberState,
 )
 from kledger.gateway.coordinator.consumer_messages import TopicIdPartition, TopicMetadata
+from kledger.gateway.coordinator.shard_counts import (
+    decode_count,
+    encode_count,
+    encode_count_key,
+)
 from kledger.gateway.coordinator.transactions.producer_ids import PRODUCER_IDS_KEY, ProducerIds
 from kledger.gateway.coordinator.transactions.txn_record import (
     TxnRecord,
@@ -257,6 +262,12 @@ VALUES = [
      "000367c3bc000168")),
     ("key of a transactional id", b"txn\x01t-1", lambda: encode_txn_key("t-1"), bytes,
      "74786e01742d31"),
+    ("shard count", ("groups", 64), lambda: encode_count(64),
+     lambda row: decode_count(encode_count_key("groups"), row),
+     "0100000040"),
+    ("key of a shard count", b"gateway/coordinator_shards\x01groups",
+     lambda: encode_count_key("groups"), bytes,
+     "676174657761792f636f6f7264696e61746f725f7368617264730167726f757073"),
     ("committed offset", OFFSET, lambda: encode_value(OFFSET), decode_value,
      ("010000000000000029000000030000018bcfe56800ffffffffffffffff0a1b2c3d4e5f60718293a4"
      "b5c6d7e8f96ec3b67465")),

@@ -42,7 +42,6 @@ ELSEWHERE = {
     "kledger_compactions_running": "a metric, whose name is made of parts",
     "kledger_ledger": "an alternative that was not taken",
     "set_iterate_lower_bound": "a method of rocksdict",
-    "shard_of": "planned",
     "source_pkgs": "a setting of coverage",
 }
 """Names that documents use and the tree's Python files do not have, and what they are."""
