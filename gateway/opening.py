@@ -59,6 +59,7 @@ def open_services(
             offsets=groups.offsets,
             producer_ids=producer_ids,
             write_markers=TransactionMarkers(registry).end,
+            write_group_markers=groups.offsets.write_markers,
             config=config,
             clock=clock,
             timers=timers,

@@ -11,12 +11,13 @@ from kledger.offsets.offsets_state import (
     ExpiryRule,
     TopicPartition,
 )
-from kledger.offsets.store import OffsetStore
+from kledger.offsets.store import OffsetStore, StoredOffsets
 
 __all__ = [
     "NO_EXPIRY",
     "CommittedOffset",
     "ExpiryRule",
     "OffsetStore",
+    "StoredOffsets",
     "TopicPartition",
 ]

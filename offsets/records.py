@@ -113,8 +113,22 @@ def _decode_pending_row(key: bytes, row: bytes) -> tuple[str, PendingKey, Commit
     return group, pending_key, decode_value(row, key=key)
 
 
+def _decode_group(key: bytes) -> str:
+    group, _ = decode_key(key)
+    return group
+
+
+def _decode_pending_group(key: bytes) -> str:
+    group, _ = decode_pending_key(key)
+    return group
+
+
 COMMITTED_ROWS: Final = GroupedRecordRows[str, TopicPartition, CommittedOffset](
-    prefix=KEY_PREFIX, encode_key=encode_key, encode=encode_value, decode=_decode_committed_row
+    prefix=KEY_PREFIX,
+    encode_key=encode_key,
+    encode=encode_value,
+    decode=_decode_committed_row,
+    decode_group=_decode_group,
 )
 """Committed offsets, by group and partition."""
 PENDING_ROWS: Final = GroupedRecordRows[str, PendingKey, CommittedOffset](
@@ -122,5 +136,6 @@ PENDING_ROWS: Final = GroupedRecordRows[str, PendingKey, CommittedOffset](
     encode_key=encode_pending_key,
     encode=encode_value,
     decode=_decode_pending_row,
+    decode_group=_decode_pending_group,
 )
 """Offsets that open transactions would commit, by group, and producer id and partition in it."""

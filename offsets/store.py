@@ -2,13 +2,14 @@
 
 Rule: an offset holds when its row is durable, by the replay that a start uses. What is decided
 while writes are under way is decided on the heads of the tables. A transaction's end moves its
-pending offsets in one write; a deletion removes the pending offsets of its partitions as well.
+pending offsets in one write; a deletion removes the pending offsets of its partitions as well. The
+offsets of some groups may be loaded and unloaded while the others are in use.
 Must not know: members and their rights to commit, whether a topic exists.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from kledger.ledger import LedgerStore
@@ -27,6 +28,11 @@ from kledger.offsets.records import COMMITTED_ROWS, PENDING_ROWS
 from kledger.runtime.deferred import Deferred
 
 K = TypeVar("K")
+StoredOffsets: TypeAlias = tuple[
+    Sequence[tuple[str, Mapping[TopicPartition, CommittedOffset]]],
+    Sequence[tuple[str, Mapping[PendingKey, CommittedOffset]]],
+]
+"""Committed and pending offsets by group, as `read` returns them."""
 _NOTHING: Final[Mapping[TopicPartition, CommittedOffset]] = {}
 
 
@@ -53,14 +59,31 @@ class OffsetStore:
         self._pending = GroupedRecordTable(store, PENDING_ROWS, self._pending_replayed)
         self._durable = self._committed.durable
 
-    def load(self) -> None:
-        """Replay every stored offset.
+    def load(self, stored: StoredOffsets | None = None) -> None:
+        """Replay offsets that were read; None: every stored one.
 
         Raises:
             UnreadableRow: one of them cannot be read.
         """
-        self._committed.load()
-        self._pending.load()
+        committed, pending = stored or (None, None)
+        self._committed.load(committed)
+        self._pending.load(pending)
+
+    def read(self, is_included: Callable[[str], bool]) -> StoredOffsets:
+        """Return the stored offsets of some groups, for `load`; blocks.
+
+        Raises:
+            UnreadableRow: one of them cannot be read.
+        """
+        return list(self._committed.read(is_included)), list(self._pending.read(is_included))
+
+    def unload(self, is_included: Callable[[str], bool]) -> None:
+        """Forget the offsets of some groups, of which none is being written; their rows stay."""
+        for group, offsets in self._pending.durable.items():
+            if is_included(group):
+                self._index.replay(group, dict.fromkeys(offsets))
+        self._committed.unload(is_included)
+        self._pending.unload(is_included)
 
     # Reads of what holds.
 
@@ -127,14 +150,17 @@ class OffsetStore:
         }
         return submit_together((self._pending.change(group, ordered),))
 
-    def end(self, producer_id: int, *, is_commit: bool) -> list[RecordChange]:
-        """Return the changes that end a transaction's offsets, to be written with its outcome."""
+    def end(
+        self, producer_id: int, groups: Collection[str], *, is_commit: bool
+    ) -> list[RecordChange]:
+        """Return the changes that end a transaction's offsets of groups, to be written together."""
         changes: list[RecordChange] = []
         pending_head, committed_head = self._pending.head, self._committed.head
-        for group, topic_partitions in self._index.partitions(producer_id).items():
+        topic_partitions = self._index.partitions(producer_id)
+        for group in groups:
             ended = {
                 key: offset
-                for each in topic_partitions
+                for each in topic_partitions.get(group, ())
                 if (offset := pending_head(group, key := (producer_id, each))) is not None
             }
             holding = {

@@ -6,7 +6,7 @@ Must not know: what a key stands for.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
@@ -50,8 +50,8 @@ class KeyedLocks(Generic[Key]):
                 if not self._locks:
                     self._locks.clear()  # an emptied dict keeps its table
 
-    async def settle(self) -> None:
-        """Wait until every lock that is held now was released."""
-        for key in list(self._locks):
+    async def settle(self, is_included: Callable[[Key], bool] = lambda key: True) -> None:
+        """Wait until every lock that is held now was released, of the included keys."""
+        for key in list(filter(is_included, self._locks)):
             async with self.holding(key):
                 pass

@@ -4,6 +4,7 @@ Behaviour:
 - Answers in any state of the group. An unknown group, topic or partition, and a partition without
   a commit, get offset -1 and no error. A null list of topics means all topics with a commit.
 - A commit to a topic that was deleted, or deleted and created again, is not found.
+- A group of another coordinator is refused as a whole; v1 says so for each partition.
 - With require_stable a partition that an open transaction may still change is answered
   UNSTABLE_OFFSET_COMMIT, so that the client retries.
 
@@ -22,6 +23,7 @@ from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -37,6 +39,7 @@ KEY = 9
 MIN_VERSION = 1
 MAX_VERSION = 10
 
+FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_GROUPS = 8
 FIRST_VERSION_WITH_EPOCHS = 9
 FIRST_VERSION_BY_ID = 10
@@ -56,17 +59,21 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
         ]
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted)
     group = _group(context, asked, request.require_stable)
-    return OffsetFetchResponse(topics=[_flat(topic) for topic in group.topics])
+    topics = [_flat(topic) for topic in group.topics]
+    if group.error_code and context.version < FIRST_VERSION_WITH_ERROR:
+        topics = [_refused(topic, group.error_code) for topic in request.topics or ()]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
 
 def _group(
     context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    if context.version >= FIRST_VERSION_WITH_EPOCHS:
-        offsets = context.services.groups.offsets
-        error = offsets.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
-        if error is not ErrorCode.NONE:
-            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error)
+    groups = context.services.groups
+    error = groups.error(asked.group_id)
+    if not error and context.version >= FIRST_VERSION_WITH_EPOCHS:
+        error = groups.offsets.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
+    if error:
+        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error)
     wanted = _everything(context, asked.group_id) if asked.topics is None else asked.topics
     topics = [_topic(context, asked.group_id, topic, require_stable) for topic in wanted]
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
@@ -156,5 +163,18 @@ def _flat(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
                 error_code=partition.error_code,
             )
             for partition in topic.partitions
+        ],
+    )
+
+
+def _refused(asked: OffsetFetchRequestTopic, error: int) -> OffsetFetchResponseTopic:
+    """Return a topic with the error of its group, in the form of version 1."""
+    return OffsetFetchResponseTopic(
+        name=asked.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+            )
+            for index in asked.partition_indexes
         ],
     )

@@ -3,7 +3,7 @@
 Behaviour:
 - Metadata and assignments are passed on as clients sent them; metadata only while the group is
   stable, assignments as long as they are in force.
-- An unknown group is `Dead`.
+- An unknown group is `Dead`; one of another coordinator gets the error alone.
 
 Version notes:
 - v3 adds the authorized operations (KIP-430), v4 the instance id (KIP-345).
@@ -46,6 +46,8 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
     description = context.services.groups.describe(group_id)
     if description is not None:
         return _described(description, operations)
+    if error := context.services.groups.error(group_id):
+        return DescribedGroup(error_code=error, group_id=group_id)
     if context.version >= FIRST_VERSION_WITH_NOT_FOUND:
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,

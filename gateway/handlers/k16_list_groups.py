@@ -2,6 +2,8 @@
 
 Behaviour:
 - Lists groups with members and groups that only hold offsets; those have no protocol type.
+- Groups of other coordinators are not listed. While some are being loaded the answer is
+  COORDINATOR_LOAD_IN_PROGRESS: a part of the groups would look like all of them.
 - Filters ignore case; one that matches no group gives an empty list.
 
 Version notes:
@@ -9,6 +11,7 @@ Version notes:
 """
 
 from kledger.gateway.request_context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k16_list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -22,6 +25,8 @@ MAX_VERSION = 5
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups that match the filters."""
+    if context.services.groups.shards.is_loading:
+        return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     listings = context.services.groups.list_groups(request.states_filter, request.types_filter)
     return ListGroupsResponse(
         groups=[

@@ -4,6 +4,9 @@ Behaviour:
 - Each partition's topic, index and length of metadata are checked; the valid ones are stored in one
   atomic write, and are invisible until the transaction is committed.
 - The group accepts or rejects them as a whole; a request without a member is accepted (KIP-447).
+- The request belongs to the coordinator of the group. If the transaction has another coordinator,
+  the answer is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka when it cannot verify the transaction: the
+  client asks here again.
 
 Version notes:
 - v2 adds the leader epoch, v3 member, generation and instance (KIP-447).
@@ -77,6 +80,10 @@ async def _store(
         return ErrorCode.INVALID_REQUEST
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
+    if error := context.services.groups.error(request.group_id):
+        return error
+    if transactions.shards.error(request.transactional_id):
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if context.version >= IMPLICIT_SINCE:
         error = await transactions.add(
             request.transactional_id, producer, groups=[request.group_id], is_v2=True

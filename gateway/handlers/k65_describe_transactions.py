@@ -33,7 +33,10 @@ def handle(
 def _state(context: RequestContext, transactional_id: str) -> TransactionState:
     if not transactional_id:
         return TransactionState(error_code=ErrorCode.INVALID_REQUEST)
-    record = context.services.transactions.record(transactional_id)
+    transactions = context.services.transactions
+    if error := transactions.shards.error(transactional_id):
+        return TransactionState(transactional_id=transactional_id, error_code=error)
+    record = transactions.record(transactional_id)
     if record is None:
         return TransactionState(
             transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

@@ -3,6 +3,8 @@
 Behaviour:
 - Every known transactional id that passes all filters. States that Kafka does not
   know are named in the answer and match nothing.
+- Ids of other coordinators are not listed. While some are being loaded the answer is
+  COORDINATOR_LOAD_IN_PROGRESS: a part of the ids would look like all of them.
 - A pattern is RE2's, so that none can take more than linear time; what is no regular expression is
   INVALID_REGULAR_EXPRESSION.
 
@@ -31,6 +33,8 @@ STATES = {state.value for state in TxnState} | {"Dead", "PrepareEpochFence", "Un
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
     """List the transactions that pass the filters."""
+    if context.services.transactions.shards.is_loading:
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     text, pattern = request.transactional_id_pattern, None
     if text:
         try:

@@ -50,6 +50,8 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
     if not group_id:
         return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID)
     group = context.services.groups.describe_consumer_group(group_id)
+    if group is None and (error := context.services.groups.error(group_id)):
+        return DescribedGroup(error_code=error, group_id=group_id)
     if group is None:
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,

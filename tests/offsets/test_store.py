@@ -85,7 +85,7 @@ async def test_a_deletion_behind_commits_and_ends_under_way_includes_them() -> N
         offsets = opened(store)
         assert await offsets.add_pending(7, "g", {T1: at(5)}) is None
         writes = [
-            submit_together(offsets.end(7, is_commit=True)),
+            submit_together(offsets.end(7, ["g"], is_commit=True)),
             offsets.commit("g", {T0: at(1)}),
         ]
         assert offsets.topic_partitions("g") == {T0, T1}
@@ -162,16 +162,16 @@ async def test_pending_offsets_survive_a_restart_and_end_as_decided() -> None:
         offsets = opened(store)
         assert [True, True] == [offsets.has_pending("g", each) for each in (T0, T1)]
         before = engine.calls["commit"]
-        assert await submit_together(offsets.end(7, is_commit=True)) is None
+        assert await submit_together(offsets.end(7, ["g"], is_commit=True)) is None
         assert 1 == engine.calls["commit"] - before
-        assert await submit_together(offsets.end(8, is_commit=False)) is None
+        assert await submit_together(offsets.end(8, ["g"], is_commit=False)) is None
         assert {T0: at(5)} == offsets.all_committed("g")
 
     async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
         offsets = opened(store)
         assert {T0: at(5)} == offsets.all_committed("g")
         assert not offsets.is_unstable("g")
-        assert [[], []] == [offsets.end(each, is_commit=True) for each in (7, 8)]
+        assert [[], []] == [offsets.end(each, ["g"], is_commit=True) for each in (7, 8)]
 
 
 async def test_pending_offsets_that_were_not_stored_are_not_there() -> None:
@@ -181,7 +181,7 @@ async def test_pending_offsets_that_were_not_stored_are_not_there() -> None:
         engine.fail_next("commit")
         assert isinstance(await offsets.add_pending(7, "g", {T0: at(5)}), LedgerError)
         assert not offsets.is_unstable("g")
-        assert [] == offsets.end(7, is_commit=True)
+        assert [] == offsets.end(7, ["g"], is_commit=True)
 
 
 async def test_an_end_that_was_not_stored_leaves_what_was_pending() -> None:
@@ -190,10 +190,28 @@ async def test_an_end_that_was_not_stored_leaves_what_was_pending() -> None:
         offsets = opened(store)
         assert await offsets.add_pending(7, "g", {T0: at(5)}) is None
         engine.fail_next("commit")
-        assert isinstance(await submit_together(offsets.end(7, is_commit=True)), LedgerError)
+        assert isinstance(await submit_together(offsets.end(7, ["g"], is_commit=True)), LedgerError)
         assert (None, True) == (offsets.committed("g", T0), offsets.has_pending("g", T0))
-        assert await submit_together(offsets.end(7, is_commit=True)) is None
+        assert await submit_together(offsets.end(7, ["g"], is_commit=True)) is None
         assert (at(5), False) == (offsets.committed("g", T0), offsets.has_pending("g", T0))
+
+
+async def test_offsets_of_some_groups_are_forgotten_and_loaded_again() -> None:
+    async with LedgerStore.open(None, config=SETTINGS) as store:
+        offsets = opened(store)
+        for group in ("g", "h"):
+            assert await offsets.commit(group, {T0: at(1)}) is None
+            assert await offsets.add_pending(7, group, {T1: at(5)}) is None
+        offsets.unload(lambda group: group == "g")
+        assert [{}, {T0: at(1)}] == [offsets.all_committed(group) for group in ("g", "h")]
+        assert [False, True] == [offsets.has_pending(group, T1) for group in ("g", "h")]
+        assert [] == offsets.end(7, ["g"], is_commit=True)
+        assert await submit_together(offsets.end(7, ["h"], is_commit=True)) is None
+
+        offsets.load(offsets.read(lambda group: group == "g"))
+        assert [True, False] == [offsets.has_pending(group, T1) for group in ("g", "h")]
+        assert await submit_together(offsets.end(7, ["g", "h"], is_commit=True)) is None
+        assert [{T0: at(1), T1: at(5)}] * 2 == [offsets.all_committed(each) for each in ("g", "h")]
 
 
 async def test_lowest_offset_is_that_of_the_slowest_group_of_that_very_topic() -> None:
@@ -333,5 +351,5 @@ def _step(
         changes = offsets.deletion("g", [place])
     else:
         model.end(producer_id, is_commit=what == "end")
-        changes = offsets.end(producer_id, is_commit=what == "end")
+        changes = offsets.end(producer_id, ["g"], is_commit=what == "end")
     return submit_together(changes) if changes else Deferred.resolved(None)

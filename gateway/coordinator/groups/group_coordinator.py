@@ -6,9 +6,9 @@ moment in which a member joins, and replaces an empty classic group of its id.
 Must not know: API versions, message classes, committed offsets (`group_offsets` has those).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Final, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup, ClassicGroupState
 from kledger.gateway.coordinator.consumer import classic_in_consumer_state
@@ -26,6 +26,7 @@ from kledger.gateway.coordinator.consumer_messages import (
     HeartbeatResult,
     TopicCatalog,
 )
+from kledger.gateway.coordinator.coordinator_shards_state import LOADING, CoordinatorShards
 from kledger.gateway.coordinator.effects import Effect, Respond
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import (
@@ -39,7 +40,15 @@ from kledger.gateway.coordinator.group_messages import (
     SyncResult,
 )
 from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
-from kledger.gateway.coordinator.groups.group_table import AnyGroup, GroupTable, HostedGroup
+from kledger.gateway.coordinator.groups.group_shards import GroupShards
+from kledger.gateway.coordinator.groups.group_table import (
+    UNAVAILABLE,
+    AnyGroup,
+    GroupTable,
+    HostedGroup,
+)
+from kledger.gateway.coordinator.shard_counts import load_shard_count
+from kledger.gateway.coordinator.shard_loader import ShardLoader
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerStore
 from kledger.runtime.clock import Clock
@@ -47,13 +56,8 @@ from kledger.runtime.deferred import Deferred
 from kledger.runtime.entropy import Entropy
 from kledger.runtime.timers import Timers
 
-CLOSING: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
-_SYNC_CLOSING: Final = SyncResult(error=CLOSING)
-_HEARTBEAT_CLOSING: Final = HeartbeatResult(error=CLOSING)
-
 LeaveResult: TypeAlias = tuple[ErrorCode, list[ErrorCode]]
 """The error of a request to leave, and one for each leaving member."""
-_LEAVE_CLOSING: Final[LeaveResult] = CLOSING, []
 
 Found: TypeAlias = HostedGroup | HeartbeatResult
 """The group of a heartbeat, or an error."""
@@ -65,6 +69,7 @@ class GroupCoordinator:
     Attributes:
         config: the settings in force.
         offsets: commits, reads and deletions of offsets, and the deletion of groups.
+        shards: of the groups, for reading; `attach` and `detach` change them.
     """
 
     def __init__(
@@ -72,12 +77,15 @@ class GroupCoordinator:
         *,
         table: GroupTable,
         offsets: GroupOffsets,
+        loader: ShardLoader,
         catalog: TopicCatalog,
         config: GroupConfig,
         entropy: Entropy,
     ) -> None:
         self.config = config
         self.offsets = offsets
+        self.shards = table.shards
+        self._loader = loader
         self._table = table
         self._catalog = catalog
         self._entropy = entropy
@@ -94,9 +102,13 @@ class GroupCoordinator:
         timers: Timers,
         entropy: Entropy,
     ) -> "GroupCoordinator":
-        """Load groups and offsets from the store and begin to serve them."""
-        table = GroupTable(store, config, clock, timers)
-        table.load()
+        """Load groups and offsets from the store and begin to serve them.
+
+        Raises:
+            UnreadableRow: one of them cannot be read.
+        """
+        shards = CoordinatorShards(load_shard_count(store, "groups"))
+        table = GroupTable(store, shards, config, clock, timers)
         offsets = GroupOffsets(
             table=table,
             store=store,
@@ -104,10 +116,13 @@ class GroupCoordinator:
             clock=clock,
             timers=timers,
         )
+        loader = ShardLoader(shards, store, GroupShards(store, table, offsets))
+        loader.attach_all()
         offsets.start_expiry()
         return cls(
             table=table,
             offsets=offsets,
+            loader=loader,
             catalog=catalog,
             config=config,
             entropy=entropy,
@@ -116,8 +131,26 @@ class GroupCoordinator:
     def close(self) -> None:
         """Reject waiting and later requests, stop every timer. May be repeated."""
         self._is_closed = True
+        self._loader.close()
         self.offsets.stop_expiry()
         self._table.close()
+
+    # Shards.
+
+    async def attach(self, numbers: Collection[int]) -> None:
+        """Load shards and serve their groups; see `ShardLoader.attach`.
+
+        The sessions of their members begin anew, in the same generation.
+        """
+        await self._loader.attach(numbers)
+
+    async def detach(self, numbers: Collection[int]) -> None:
+        """Refuse shards from now on, and forget them; see `ShardLoader.detach`."""
+        await self._loader.detach(numbers)
+
+    def error(self, group_id: str) -> ErrorCode:
+        """Return why requests for a group are refused; NONE if its shard is attached."""
+        return self._table.error(group_id)
 
     @property
     def group_count(self) -> int:
@@ -136,13 +169,16 @@ class GroupCoordinator:
 
         The command's `waiter` and `new_member_id` are filled in here.
         """
+
+        def refused(error: ErrorCode) -> JoinResult:
+            return JoinResult(error=error, member_id=command.member_id)
+
         error = self._check_join(command)
         if error is not ErrorCode.NONE:
-            return Deferred.resolved(JoinResult(error=error, member_id=command.member_id))
-        rejected = JoinResult(error=CLOSING, member_id=command.member_id)
+            return Deferred.resolved(refused(error))
         command.new_member_id = self._new_member_id(command)
         hosted = self._group_to_join(command.group_id)
-        command.waiter = self._table.register(rejected)
+        command.waiter = self._table.register(refused)
         group = hosted.group
 
         def request(now_ms: int) -> list[Effect]:
@@ -158,13 +194,14 @@ class GroupCoordinator:
         The command's `waiter` is filled in here.
         """
         if self._is_closed:
-            return Deferred.resolved(SyncResult(error=CLOSING))
+            return Deferred.resolved(_sync_refused(UNAVAILABLE))
         if not command.group_id:
-            return Deferred.resolved(SyncResult(error=ErrorCode.INVALID_GROUP_ID))
+            return Deferred.resolved(_sync_refused(ErrorCode.INVALID_GROUP_ID))
         hosted = self._find(command.group_id)
         if hosted is None:
-            return Deferred.resolved(SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
-        command.waiter = self._table.register(_SYNC_CLOSING)
+            error = self._table.error(command.group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+            return Deferred.resolved(_sync_refused(error))
+        command.waiter = self._table.register(_sync_refused)
         group = hosted.group
 
         def request(now_ms: int) -> list[Effect]:
@@ -177,12 +214,14 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, sender: RequestingMember) -> ErrorCode:
         """Renew the session of a member."""
         if self._is_closed:
-            return CLOSING
+            return UNAVAILABLE
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         hosted = self._find(group_id)
         if hosted is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            error = self._table.error(group_id)
+            # The session begins anew when its shard is loaded, so the member may go on.
+            return ErrorCode.NONE if error is LOADING else error or ErrorCode.UNKNOWN_MEMBER_ID
         group = hosted.group
 
         def request(now_ms: int) -> tuple[ErrorCode, Iterable[Effect]]:
@@ -190,19 +229,21 @@ class GroupCoordinator:
                 return group.heartbeat(sender, now_ms), ()
             return classic_in_consumer_state.heartbeat(group, sender, now_ms)
 
-        return self._table.decide(hosted, request, CLOSING)
+        return self._table.decide(hosted, request, UNAVAILABLE)
 
     def leave(self, group_id: str, leaving: tuple[LeavingMember, ...]) -> Deferred[LeaveResult]:
         """Remove members; resolved when that is durable, in groups of which it is stored."""
         if self._is_closed:
-            return Deferred.resolved(_LEAVE_CLOSING)
+            return Deferred.resolved(_leave_refused(UNAVAILABLE))
         if not group_id:
-            return Deferred.resolved((ErrorCode.INVALID_GROUP_ID, []))
+            return Deferred.resolved(_leave_refused(ErrorCode.INVALID_GROUP_ID))
         hosted = self._find(group_id)
+        if hosted is None and (error := self._table.error(group_id)):
+            return Deferred.resolved(_leave_refused(error))
         if hosted is None:
             unknown = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
             return Deferred.resolved((ErrorCode.NONE, unknown))
-        waiter = self._table.register(_LEAVE_CLOSING)
+        waiter = self._table.register(_leave_refused)
         group = hosted.group
 
         def request(now_ms: int) -> list[Effect]:
@@ -217,7 +258,7 @@ class GroupCoordinator:
         """Check everything but the members of the group."""
         config = self.config
         if self._is_closed:
-            return CLOSING
+            return UNAVAILABLE
         if not command.group_id or len(command.group_id.encode()) > config.group_id_bytes_max:
             return ErrorCode.INVALID_GROUP_ID
         timeout_ms = command.session_timeout_ms
@@ -233,6 +274,8 @@ class GroupCoordinator:
             is_other = isinstance(hosted.group, ConsumerGroup) and not hosted.group.is_empty
             is_rejected = is_other and config.consumer_migration_policy == "disabled"
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_rejected else ErrorCode.NONE
+        if error := self._table.error(command.group_id):
+            return error
         if command.member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.POLICY_VIOLATION if self._table.is_full else ErrorCode.NONE
@@ -262,7 +305,7 @@ class GroupCoordinator:
         The command's `waiter` is filled in here.
         """
         if self._is_closed:
-            return _HEARTBEAT_CLOSING
+            return _heartbeat_refused(UNAVAILABLE)
         rejected = heartbeat_error(
             command,
             assignors=self.config.consumer_assignors,
@@ -275,7 +318,7 @@ class GroupCoordinator:
             return hosted
         group = hosted.group
         assert isinstance(group, ConsumerGroup), f"{group.group_id} is {group.kind}"
-        waiter = self._table.register(_HEARTBEAT_CLOSING)
+        waiter = self._table.register(_heartbeat_refused)
         command = replace(command, waiter=waiter)
 
         def request(now_ms: int) -> list[Effect]:
@@ -300,6 +343,8 @@ class GroupCoordinator:
         hosted = self._find(command.group_id)
         if hosted is not None and not hosted.is_classic:
             return hosted
+        if error := self._table.error(command.group_id):
+            return _heartbeat_refused(error)
         if command.epoch != JOIN_EPOCH:
             return _group_not_found(command.group_id)
         if hosted is not None and not hosted.group.is_empty:
@@ -403,8 +448,20 @@ class GroupCoordinator:
                 return _group_not_found(group.group_id), ()
             return self._table.consumer(record), ()
 
-        refusal: Found = _HEARTBEAT_CLOSING
+        refusal: Found = _heartbeat_refused(UNAVAILABLE)
         return self._table.decide(hosted, make_host, refusal)
+
+
+def _sync_refused(error: ErrorCode) -> SyncResult:
+    return SyncResult(error=error)
+
+
+def _leave_refused(error: ErrorCode) -> LeaveResult:
+    return error, []
+
+
+def _heartbeat_refused(error: ErrorCode) -> HeartbeatResult:
+    return HeartbeatResult(error=error)
 
 
 def _group_not_found(group_id: str) -> HeartbeatResult:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
 from kledger.gateway.coordinator.consumer.consumer_protocol_plan import CONSUMER_PROTOCOL
+from kledger.gateway.coordinator.coordinator_shards_state import Includes
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.coordinator.groups.group_expiry_plan import expiry_rule, topics_in_use
@@ -19,7 +20,7 @@ from kledger.gateway.coordinator.groups.group_table import GroupTable
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError, LedgerStore
 from kledger.ledger.record_table import RecordChange, submit_together
-from kledger.offsets import CommittedOffset, OffsetStore, TopicPartition
+from kledger.offsets import CommittedOffset, OffsetStore, StoredOffsets, TopicPartition
 from kledger.runtime.clock import Clock
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.deferred import Deferred
@@ -44,18 +45,35 @@ class GroupOffsets:
         clock: Clock,
         timers: Timers,
     ) -> None:
-        """Load the stored offsets; groups that have only offsets are added to the table.
-
-        Raises:
-            UnreadableRow: one of them cannot be read.
-        """
+        """Begin without offsets; `load` fills it."""
         self._table = table
         self._offsets = OffsetStore(store, self._ensure_group)
         self._config = config
         self._clock = clock
         self._timers = timers
         self._expiry: TimerHandle | None = None
-        self._offsets.load()
+
+    # Shards.
+
+    def load(self, stored: StoredOffsets | None = None) -> None:
+        """Replay offsets that were read, None: every stored one; groups with only offsets begin.
+
+        Raises:
+            UnreadableRow: one of them cannot be read.
+        """
+        self._offsets.load(stored)
+
+    def read(self, is_included: Includes) -> StoredOffsets:
+        """Return the stored offsets of some shards, for `load`; blocks.
+
+        Raises:
+            UnreadableRow: one of them cannot be read.
+        """
+        return self._offsets.read(is_included)
+
+    def unload(self, is_included: Includes) -> None:
+        """Forget the offsets of detached shards, of which none is being written any more."""
+        self._offsets.unload(is_included)
 
     # Commit and read.
 
@@ -80,7 +98,12 @@ class GroupOffsets:
         return self._offsets.all_committed(group_id)
 
     def lowest_committed(self, topic: str, topic_id: UUID, partition: int) -> int | None:
-        """Return the lowest offset that any group has committed of a partition, None without."""
+        """Return the lowest offset that any group has committed of a partition, None without.
+
+        While a shard is not attached, a group of it may be the slowest: the answer is 0.
+        """
+        if not self._table.shards.is_complete:
+            return 0
         return self._offsets.lowest_committed(topic, topic_id, partition)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
@@ -109,9 +132,32 @@ class GroupOffsets:
             return error
         return _answer(await self._offsets.add_pending(producer_id, group_id, offsets))
 
-    def end(self, producer_id: int, *, is_commit: bool) -> list[RecordChange]:
-        """Return the changes that end a transaction's offsets, to be written with its outcome."""
-        return self._offsets.end(producer_id, is_commit=is_commit)
+    def end(
+        self, producer_id: int, groups: Set[str], *, is_commit: bool
+    ) -> tuple[list[RecordChange], frozenset[str]]:
+        """Return the changes that end a transaction's offsets, and the groups they leave out.
+
+        Those are of shards that are not attached.
+        """
+        elsewhere = frozenset(group_id for group_id in groups if self._table.error(group_id))
+        changes = self._offsets.end(producer_id, groups - elsewhere, is_commit=is_commit)
+        return changes, elsewhere
+
+    async def write_markers(
+        self, producer_id: int, groups: Set[str], is_commit: bool
+    ) -> frozenset[str]:
+        """End a transaction's offsets of groups, durably; may be repeated.
+
+        Returns:
+            The groups whose shards are not attached: their offsets are pending.
+
+        Raises:
+            LedgerError: nothing was written.
+        """
+        changes, elsewhere = self.end(producer_id, groups, is_commit=is_commit)
+        if changes and (error := await submit_together(changes)):
+            raise error
+        return elsewhere
 
     def _check_commit(
         self, group_id: str, sender: RequestingMember, *, is_transactional: bool = False
@@ -121,6 +167,8 @@ class GroupOffsets:
             return hosted.group.check_commit(
                 sender, self._clock.monotonic_ms(), is_transactional=is_transactional
             )
+        if error := self._table.error(group_id):
+            return error
         if sender.generation >= 0:
             is_epoch = sender.uses_member_epoch
             return ErrorCode.GROUP_ID_NOT_FOUND if is_epoch else ErrorCode.ILLEGAL_GENERATION
@@ -145,6 +193,8 @@ class GroupOffsets:
         Returns:
             The error of the request, and one for each partition.
         """
+        if error := self._table.error(group_id):
+            return error, []
         hosted = self._table.get(group_id)
         if hosted is None and self._offsets.topic_partitions(group_id):
             # Its first commit is being written.
@@ -176,9 +226,16 @@ class GroupOffsets:
         await self.forget_topics({topic_id})
 
     async def forget_topics(self, topic_ids: Set[UUID]) -> None:
-        """Delete every group's offsets of topics that were deleted."""
-        deletions = self._offsets.deletions_of_topics(topic_ids)
-        for write in [self._delete_offsets(group_id, changes) for group_id, changes in deletions]:
+        """Delete every group's offsets of topics that were deleted.
+
+        Those of detached shards stay until they expire: they name the id of their topic.
+        """
+        writes = [
+            self._delete_offsets(group_id, changes)
+            for group_id, changes in self._offsets.deletions_of_topics(topic_ids)
+            if not self._table.error(group_id)
+        ]
+        for write in writes:
             await write
 
     async def _delete_stored(
@@ -188,6 +245,8 @@ class GroupOffsets:
         return _answer(await self._delete_offsets(group_id, changes)) if changes else ErrorCode.NONE
 
     def _begin_delete(self, group_id: str) -> ErrorCode | Deferred[Exception | None]:
+        if error := self._table.error(group_id):
+            return error
         hosted = self._table.get(group_id)
         if hosted is not None and not hosted.group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
@@ -224,8 +283,13 @@ class GroupOffsets:
     # Groups that have only offsets.
 
     def _ensure_group(self, group_id: str) -> None:
-        """Add a group that has offsets, unless they are being deleted; called when they hold."""
-        if self._table.get(group_id) is None and self._offsets.topic_partitions(group_id):
+        """Add a group that has offsets, unless they are being deleted; called when they hold.
+
+        Nothing is added to a shard that was detached while they were being written.
+        """
+        if self._table.get(group_id) is not None or self._table.error(group_id):
+            return
+        if self._offsets.topic_partitions(group_id):
             unit = NamedUnit("group", group_id)
             self._table.containment.run(unit, self._table.ensure, group_id)
 

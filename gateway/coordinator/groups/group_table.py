@@ -1,7 +1,8 @@
-"""Group table: every group of this node, with its record, its timers and the requests that wait.
+"""Group table: the groups of the attached shards, with records, timers and requests that wait.
 
 Rule: decides nothing. A group exists while it has members, a stored record or committed offsets;
-those that have only offsets are added when these hold.
+those that have only offsets are added when these hold. A group in the table is one of an attached
+shard, so that a shard is looked up only for groups that are not there.
 Its effects are performed in order, at once, on the loop; what ends later (a write, a timer) reaches
 it as an event and yields more effects. A record is written by `Persist`; when it is durable, the
 group gets it by `replay`, as at a start. A group that fails on an event or a request is dropped,
@@ -34,8 +35,14 @@ from kledger.gateway.coordinator.consumer.consumer_group_state import (
     MemberSessions,
     new_record,
 )
+from kledger.gateway.coordinator.coordinator_shards_state import (
+    NOT_COORDINATOR,
+    CoordinatorShards,
+    Includes,
+)
 from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
 from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerStore
 from kledger.ledger.record_table import RecordChange, RecordRows, RecordTable
 from kledger.runtime.clock import Clock
@@ -47,6 +54,10 @@ AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
 GroupRecord: TypeAlias = ClassicGroupRecord | ConsumerGroupRecord
 Answers: TypeAlias = list[tuple[int, object]]
 """Waiters, and the result for each."""
+Refused: TypeAlias = Callable[[ErrorCode], object]
+"""Returns the result of a request that is refused with an error."""
+UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""The error when a group has failed, could not be stored, or is closed: clients retry."""
 Result = TypeVar("Result")
 
 
@@ -64,7 +75,7 @@ def _decode(key: bytes, row: bytes) -> tuple[str, GroupRecord]:
 
 
 GROUP_ROWS: Final[RecordRows[str, GroupRecord]] = RecordRows(
-    GROUP_KEY_PREFIX, encode_group_key, _encode, _decode
+    GROUP_KEY_PREFIX, encode_group_key, _encode, _decode, decode_group_key
 )
 
 
@@ -93,9 +104,9 @@ class HostedGroup:
 
 @dataclass(slots=True)
 class _PendingRequest:
-    """A request that waits; `refusal` is its answer when its group cannot give one."""
+    """A request that waits; `refused` makes its answer when its group cannot give one."""
 
-    refusal: object
+    refused: Refused
     answer: Deferred[object] = field(default_factory=Deferred)
     hosted: HostedGroup | None = None
 
@@ -104,10 +115,16 @@ class GroupTable:
     """The groups by id."""
 
     def __init__(
-        self, store: LedgerStore, config: GroupConfig, clock: Clock, timers: Timers
+        self,
+        store: LedgerStore,
+        shards: CoordinatorShards,
+        config: GroupConfig,
+        clock: Clock,
+        timers: Timers,
     ) -> None:
         """Open an empty table; `load` fills it."""
         self.containment = store.containment
+        self.shards = shards
         self._config = config
         self._clock = clock
         self._timers = timers
@@ -135,13 +152,33 @@ class GroupTable:
         """How many requests wait for an answer."""
         return len(self._waiting)
 
-    def load(self) -> None:
-        """Replay every stored record.
+    def load(self, stored: Iterable[tuple[str, GroupRecord]] | None = None) -> None:
+        """Replay records that were read; None: every stored one.
 
         Raises:
             UnreadableRow: a stored group cannot be read.
         """
-        self._records.load()
+        self._records.load(stored)
+
+    def read(self, is_included: Includes) -> list[tuple[str, GroupRecord]]:
+        """Return the stored records of the groups of some shards, for `load`; blocks.
+
+        Raises:
+            UnreadableRow: a stored group cannot be read.
+        """
+        return list(self._records.read(is_included))
+
+    def stop(self, is_included: Includes) -> None:
+        """Drop the groups of detached shards; requests that wait get NOT_COORDINATOR."""
+        for hosted in [each for each in self if is_included(each.group_id)]:
+            _retire(self._hosted.pop(hosted.group_id))
+        for waiter, waiting in list(self._waiting.items()):
+            if waiting.hosted is not None and is_included(waiting.hosted.group_id):
+                self._refuse(waiter, NOT_COORDINATOR)
+
+    def unload(self, is_included: Includes) -> None:
+        """Forget the records of detached shards, of which none is being written any more."""
+        self._records.unload(is_included)
 
     def close(self) -> None:
         """Answer every waiting request with its refusal and stop every timer. May be repeated."""
@@ -152,6 +189,10 @@ class GroupTable:
             _retire(hosted)
 
     # Groups.
+
+    def error(self, group_id: str) -> ErrorCode:
+        """Return why requests for a group are refused; NONE if its shard is attached."""
+        return ErrorCode.NONE if group_id in self._hosted else self.shards.error(group_id)
 
     def get(self, group_id: str) -> HostedGroup | None:
         """Return a group, or None."""
@@ -213,10 +254,10 @@ class GroupTable:
 
     # Requests.
 
-    def register(self, refusal: object) -> int:
-        """Open a waiter; `refusal` is its answer if its group fails, or cannot be stored."""
+    def register(self, refused: Refused) -> int:
+        """Open a waiter; `refused` makes its answer if its group cannot give one."""
         self._next_waiter += 1
-        self._waiting[self._next_waiter] = _PendingRequest(refusal)
+        self._waiting[self._next_waiter] = _PendingRequest(refused)
         return self._next_waiter
 
     def run(
@@ -224,7 +265,7 @@ class GroupTable:
     ) -> Deferred[object]:
         """Let a group decide on a request; return its answer, which may come later.
 
-        A fault closes the group, and the answer is the refusal of the waiter. When the caller
+        A fault closes the group, and the answer is that the waiter is refused. When the caller
         that awaits it is cancelled, the group's `abandon` is called.
 
         Args:
@@ -268,10 +309,10 @@ class GroupTable:
             return refusal
         return answer
 
-    def _refuse(self, waiter: int) -> None:
+    def _refuse(self, waiter: int, error: ErrorCode = UNAVAILABLE) -> None:
         waiting = self._waiting.pop(waiter, None)
         if waiting is not None:
-            waiting.answer.resolve(waiting.refusal)
+            waiting.answer.resolve(waiting.refused(error))
 
     def _answer(self, waiter: int, result: object) -> None:
         waiting = self._waiting.pop(waiter, None)
@@ -329,6 +370,8 @@ class GroupTable:
                 _retire(self._hosted.pop(group_id))
             return
         if hosted is None:
+            if self.shards.error(group_id):
+                return  # its shard was detached while this was being written
             hosted = self._hosted[group_id] = self._new(record)
         self._deliver(hosted, partial(_replay, hosted, record))
 

@@ -1,26 +1,31 @@
-"""Transaction coordinator: the transactional ids of this node, as handlers see them.
+"""Transaction coordinator: the transactional ids of the attached shards, as handlers see them.
 
 Rule: one step at a time for each transactional id: `txn_state` decides, and the record holds when
 its row is durable. An EndTxn is answered when its outcome is durable; the markers are written in
 the same step, and the next request of that id waits for them. Outcomes without markers, which a
-crash leaves, are completed at the start.
+crash leaves, are completed when their shard is attached. Offsets of groups that are served here
+take the outcome in its own write; to other groups it is written as to partitions.
 Must not know: API versions, message classes, how a partition keeps its transactions.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kledger.gateway.coordinator.coordinator_shards_state import CoordinatorShards, Includes
 from kledger.gateway.coordinator.group_messages import RequestingMember
+from kledger.gateway.coordinator.shard_counts import load_shard_count
+from kledger.gateway.coordinator.shard_loader import ShardLoader
 from kledger.gateway.coordinator.transactions import txn_state
 from kledger.gateway.coordinator.transactions.txn_record import (
     TXN_KEY_PREFIX,
     TxnRecord,
     TxnState,
     decode_txn,
+    decode_txn_key,
     encode_txn,
     encode_txn_key,
 )
@@ -37,7 +42,7 @@ from kledger.gateway.coordinator.transactions.txn_state import (
 )
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError
-from kledger.ledger.record_table import RecordRows, RecordTable, submit_together
+from kledger.ledger.record_table import RecordChange, RecordRows, RecordTable, submit_together
 from kledger.offsets import CommittedOffset, TopicPartition
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.keyed_locks import KeyedLocks
@@ -81,6 +86,10 @@ WriteMarkers = Callable[
 """Ends a producer's transaction in partitions, durably: (partitions, producer, is commit); returns
 those that refused, and why. Raises LedgerError if the outcome is not known of any."""
 
+WriteGroupMarkers = Callable[[int, Set[str], bool], Awaitable[Collection[str]]]
+"""Ends a producer's transaction in the offsets of groups, durably: (producer id, groups, is
+commit); returns the groups that nobody could be asked for. Raises LedgerError likewise."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDependencies:
@@ -90,6 +99,7 @@ class TransactionDependencies:
     offsets: "GroupOffsets"
     producer_ids: "ProducerIds"
     write_markers: WriteMarkers
+    write_group_markers: WriteGroupMarkers
     config: "GatewayConfig"
     clock: "Clock"
     timers: "Timers"
@@ -102,41 +112,72 @@ def _decode_row(key: bytes, value: bytes) -> tuple[str, TxnRecord]:
 
 
 _ROWS: Final = RecordRows[str, TxnRecord](
-    prefix=TXN_KEY_PREFIX, encode_key=encode_txn_key, encode=encode_txn, decode=_decode_row
+    prefix=TXN_KEY_PREFIX,
+    encode_key=encode_txn_key,
+    encode=encode_txn,
+    decode=_decode_row,
+    decode_key=decode_txn_key,
 )
 
 
 class TransactionCoordinator:
-    """All transactional ids of this node."""
+    """All transactional ids of this node.
+
+    Attributes:
+        shards: of the transactional ids, for reading; `attach` and `detach` change them.
+    """
 
     def __init__(self, parts: TransactionDependencies) -> None:
+        """Load all transactional ids.
+
+        Raises:
+            UnreadableRow: one of them cannot be read.
+        """
         self._parts = parts
         self._records = RecordTable(parts.store, _ROWS)
         self._locks: KeyedLocks[str] = KeyedLocks()
         self._timers: dict[str, TimerHandle] = {}
         self._is_closed = False
-        self._records.load()
+        self.shards = CoordinatorShards(load_shard_count(parts.store, "transactions"))
+        self._loader = ShardLoader(self.shards, parts.store, self)
+        self._loader.attach_all()
 
     def start(self) -> None:
         """Complete the outcomes that a crash left without markers, and start the timers."""
-        for record in self._records.durable.values():
-            if record.state.is_prepared:
-                self._spawn_completion(record.transactional_id)
+        self._complete_prepared(self._records.durable.values())
         self._sweep_timeouts()
         self._sweep_expired()
 
     def close(self) -> None:
         """Refuse everything from now on, stop every timer. May be repeated."""
         self._is_closed = True
+        self._loader.close()
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
 
+    # Shards.
+
+    async def attach(self, numbers: Collection[int]) -> None:
+        """Load shards and serve their transactional ids; see `ShardLoader.attach`."""
+        await self._loader.attach(numbers)
+
+    async def detach(self, numbers: Collection[int]) -> None:
+        """Refuse shards from now on, and forget them; see `ShardLoader.detach`."""
+        await self._loader.detach(numbers)
+
+    def error(self, transactional_id: str) -> ErrorCode:
+        """Return why requests for a transactional id are refused; NONE if they are served."""
+        return UNAVAILABLE if self._is_closed else self.shards.error(transactional_id)
+
     # Plain reads.
 
     def records(self) -> list[TxnRecord]:
-        """Return the record of every transactional id."""
-        return list(self._records.durable.values())
+        """Return the record of every transactional id of the attached shards."""
+        records, error = self._records.durable, self.shards.error
+        return [
+            record for transactional_id, record in records.items() if not error(transactional_id)
+        ]
 
     def record(self, transactional_id: str) -> TxnRecord | None:
         """Return the record of a transactional id, or None."""
@@ -146,6 +187,8 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: ProducerIdAndEpoch, topic_partition: TopicPartition
     ) -> ErrorCode:
         """Return NONE if a partition belongs to a producer's open transaction, or what is wrong."""
+        if error := self.shards.error(transactional_id):
+            return error
         return txn_state.verify(self._records.get(transactional_id), producer, topic_partition)
 
     # The steps of a transaction.
@@ -221,8 +264,8 @@ class TransactionCoordinator:
             sender: the member that commits them.
             offsets: by partition.
         """
-        if self._is_closed:
-            return UNAVAILABLE
+        if error := self.error(transactional_id):
+            return error
         work = self._add_pending(transactional_id, producer, group_id, sender, offsets)
         return await self._parts.supervisor.finish(work, f"offsets of {transactional_id}")
 
@@ -235,8 +278,10 @@ class TransactionCoordinator:
         offsets: Mapping[TopicPartition, CommittedOffset],
     ) -> ErrorCode:
         if self._records.get(transactional_id) is None:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            return self.shards.error(transactional_id) or ErrorCode.INVALID_PRODUCER_ID_MAPPING
         async with self._locks.holding(transactional_id):
+            if error := self.shards.error(transactional_id):
+                return error  # its shard was detached meanwhile
             record = self._records.get(transactional_id)
             error = txn_state.check_producer(record, producer)
             if record is None or error is not ErrorCode.NONE:
@@ -251,13 +296,14 @@ class TransactionCoordinator:
     async def _step_of_known(self, transactional_id: str, decide: DecideStep) -> StepResult:
         """Take a step if the transactional id has a record."""
         if self._records.get(transactional_id) is None:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_PRODUCER
+            error = self.shards.error(transactional_id) or ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            return error, NO_PRODUCER
         return await self._step(transactional_id, decide)
 
     async def _step(self, transactional_id: str, decide: DecideStep) -> StepResult:
         """Take one step; it is completed even if its caller is cancelled."""
-        if self._is_closed:
-            return UNAVAILABLE, NO_PRODUCER
+        if error := self.error(transactional_id):
+            return error, NO_PRODUCER
         answered: asyncio.Future[StepResult] = asyncio.get_running_loop().create_future()
         work = self._take_step(transactional_id, decide, answered)
         unit = self._unit(transactional_id)
@@ -279,6 +325,8 @@ class TransactionCoordinator:
                 answered.set_result(outcome)
 
     async def _decided(self, transactional_id: str, decide: DecideStep) -> StepResult:
+        if error := self.shards.error(transactional_id):
+            return error, NO_PRODUCER  # its shard was detached while the step waited
         current, clock = self._records.get(transactional_id), self._parts.clock
         try:
             decision = decide(current, new_producer_id=None, now_ms=clock.now_ms())
@@ -310,34 +358,45 @@ class TransactionCoordinator:
         return self._records.head_count() >= TRANSACTIONAL_IDS_MAX
 
     async def _store(self, record: TxnRecord) -> None:
-        """Make a record durable, an outcome together with the offsets that it decides about."""
-        changes = [self._records.change(record.transactional_id, record)]
+        """Make a record durable, an outcome together with the offsets that it decides about.
+
+        The record of an outcome names the groups whose offsets it does not reach here.
+        """
+        changes: list[RecordChange] = []
         if record.state.is_prepared:
             is_commit = record.state is TxnState.PREPARE_COMMIT
-            ended = self._parts.offsets.end(record.producer_id, is_commit=is_commit)
-            changes = [*ended, *changes]
+            changes, elsewhere = self._parts.offsets.end(
+                record.producer_id, record.groups, is_commit=is_commit
+            )
+            record = replace(record, groups=elsewhere)
+        changes.append(self._records.change(record.transactional_id, record))
         if error := await submit_together(changes):
             raise error
 
     async def _write_outcome_markers(self, transactional_id: str) -> None:
-        """Write the markers of an outcome, if there is one; partitions that refuse: again later.
+        """Write the markers of an outcome, if there is one; where they are refused: again later.
 
-        Which partitions have theirs is kept in memory only, and the completion is written lazily:
-        after a crash before that the markers are written again.
+        Which partitions and groups have theirs is kept in memory only, and the completion is
+        written lazily: after a crash before that the markers are written again.
         """
         record = self._records.get(transactional_id)
         if record is None or not record.state.is_prepared:
             return
-        if _retry_timer(transactional_id) in self._timers:
-            return
+        if _retry_timer(transactional_id) in self._timers or self.shards.error(transactional_id):
+            return  # it is done later, by this node or by the one that attaches the shard
         producer = ProducerIdAndEpoch(record.producer_id, record.epoch)
         is_commit = record.state is TxnState.PREPARE_COMMIT
         try:
             refused = await self._parts.write_markers(record.partitions, producer, is_commit)
-            unmarked = txn_state.with_unmarked_partitions(record, refused)
+            groups: Collection[str] = ()
+            if record.groups:
+                groups = await self._parts.write_group_markers(
+                    record.producer_id, record.groups, is_commit
+                )
+            unmarked = txn_state.with_unmarked(record, refused, groups)
             self._records.replay(transactional_id, unmarked)
-            if refused:
-                self._markers_rejected(transactional_id, refused)
+            if refused or groups:
+                self._markers_rejected(transactional_id, refused, groups)
                 return
             done = txn_state.completed(record, self._parts.clock.now_ms())
             self._records.submit_lazily([(transactional_id, done)])
@@ -346,16 +405,60 @@ class TransactionCoordinator:
             self._retry_later(transactional_id)
 
     def _markers_rejected(
-        self, transactional_id: str, refused: Mapping[TopicPartition, TopicsError]
+        self,
+        transactional_id: str,
+        refused: Mapping[TopicPartition, TopicsError],
+        groups: Collection[str],
     ) -> None:
-        topic_partition, error = next(iter(refused.items()))
-        logger.warning(
-            "markers of transaction %s: refused by %d partitions, such as %s-%d: %s",
-            transactional_id, len(refused), topic_partition.topic, topic_partition.partition, error,
-        )  # fmt: skip
+        if refused:
+            topic_partition, error = next(iter(refused.items()))
+            logger.warning(
+                "markers of transaction %s: refused by %d partitions, such as %s-%d: %s",
+                transactional_id, len(refused), topic_partition.topic, topic_partition.partition,
+                error,
+            )  # fmt: skip
+        if groups:
+            logger.info("transaction %s waits for %d groups", transactional_id, len(groups))
         self._retry_later(transactional_id)
 
+    # The records of its shards, for the loader.
+
+    def load_shards(self) -> None:
+        """Load all transactional ids."""
+        self._records.load()
+
+    def read_shards(self, is_included: Includes) -> Callable[[], None]:
+        """Read transactional ids; return what lets them hold and completes their outcomes."""
+        stored = list(self._records.read(is_included))
+
+        def begin() -> None:
+            self._records.load(stored)
+            self._complete_prepared(record for _, record in stored)
+
+        return begin
+
+    def stop_shards(self, is_included: Includes) -> None:
+        """Stop writing markers again; steps that wait are refused when they come to run."""
+        for transactional_id in filter(is_included, self._records.durable):
+            handle = self._timers.pop(_retry_timer(transactional_id), None)
+            if handle is not None:
+                handle.cancel()
+
+    async def settle_shards(self, is_included: Includes) -> None:
+        """Wait until every step under way has ended, and its completion was written."""
+        await self._locks.settle(is_included)
+        await self._parts.store.flush()
+
+    def unload_shards(self, is_included: Includes) -> None:
+        """Forget transactional ids."""
+        self._records.unload(is_included)
+
     # Timers.
+
+    def _complete_prepared(self, records: Iterable[TxnRecord]) -> None:
+        for record in records:
+            if record.state.is_prepared:
+                self._spawn_completion(record.transactional_id)
 
     def _spawn_completion(self, transactional_id: str) -> None:
         if not self._is_closed:
@@ -368,6 +471,8 @@ class TransactionCoordinator:
             await self._write_outcome_markers(transactional_id)
 
     def _retry_later(self, transactional_id: str) -> None:
+        if self.shards.error(transactional_id):
+            return
         again = partial(self._spawn_completion, transactional_id)
         self._set_timer(_retry_timer(transactional_id), MARKER_RETRY_MS, again)
 

@@ -14,7 +14,7 @@ Value: version (u8, 1), state (u8), flags (u8, bit 0: the epoch rises with every
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, cast
 
 from kledger.ledger.row_format import (
     FLAG,
@@ -81,6 +81,8 @@ class TxnRecord:
         epoch: NO_EPOCH before the first producer was initialised.
         last_epoch: the epoch before; a request with it may be a repeated one. NO_EPOCH if none may.
         is_v2: every end of a transaction raises the epoch (KIP-890).
+        groups: whose offsets belong to the open transaction; of an outcome, those that have not
+            taken it yet.
         start_ms: when the open transaction began; NO_TIME if none is.
         updated_ms: wall time of the last change.
     """
@@ -126,6 +128,12 @@ _ROWS: Final = RowFormat[TxnRecord](
 )
 
 
+def decode_txn_key(key: bytes) -> str:
+    """Return the transactional id of a row's key."""
+    (transactional_id,) = _KEYS.decode(key)
+    return cast(str, transactional_id)
+
+
 def encode_txn_key(transactional_id: str) -> bytes:
     """Return the key of a transactional id's row."""
     return _KEYS.encode(transactional_id)
@@ -142,5 +150,4 @@ def decode_txn(key: bytes, value: bytes) -> TxnRecord:
     Raises:
         UnreadableRow: the layout is not one of ours, or the row is not whole.
     """
-    (transactional_id,) = _KEYS.decode(key)
-    return _ROWS.decode(value, transactional_id)
+    return _ROWS.decode(value, decode_txn_key(key))

@@ -337,10 +337,16 @@ def abort_of(current: TxnRecord, now_ms: int) -> TxnRecord:
     )
 
 
-def with_unmarked_partitions(prepared: TxnRecord, refused: Iterable[TopicPartition]) -> TxnRecord:
-    """Return what is left of an outcome when all partitions but some have taken their markers."""
+def with_unmarked(
+    prepared: TxnRecord, partitions: Iterable[TopicPartition], groups: Iterable[str]
+) -> TxnRecord:
+    """Return what is left of an outcome when all have taken it but these partitions and groups."""
     assert prepared.state.is_prepared, f"nothing to end in {prepared.state}"
-    return replace(prepared, partitions=prepared.partitions.intersection(refused))
+    return replace(
+        prepared,
+        partitions=prepared.partitions.intersection(partitions),
+        groups=prepared.groups.intersection(groups),
+    )
 
 
 def completed(prepared: TxnRecord, now_ms: int) -> TxnRecord:

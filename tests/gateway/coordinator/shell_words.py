@@ -40,10 +40,13 @@ def at(offset: int, commit_ms: int = 0, expire_ms: int = NO_EXPIRY) -> Committed
 class CoordinatorBench:
     """One running coordinator."""
 
-    def __init__(self, groups: GroupCoordinator, clock: ManualClock, store: LedgerStore) -> None:
+    def __init__(
+        self, groups: GroupCoordinator, clock: ManualClock, store: LedgerStore, timers: Timers
+    ) -> None:
         self.groups = groups
         self.clock = clock
         self.store = store
+        self.timers = timers
         self.tasks: list[asyncio.Future[Any]] = []
 
     async def start(self, work: Awaitable[Result]) -> asyncio.Future[Result]:
@@ -116,15 +119,16 @@ async def coordinator(
     supervisor = Supervisor()
     settings = StoreConfig(durability="os")
     async with LedgerStore.open(None, config=settings, clock=clock, engine=engine) as store:
+        timers = Timers(clock, supervisor)
         groups = GroupCoordinator.open(
             store,
             catalog=catalog or CatalogOfTest(),
             config=config or GroupConfig(),
             clock=clock,
-            timers=Timers(clock, supervisor),
+            timers=timers,
             entropy=SeededEntropy(1),
         )
-        bench = CoordinatorBench(groups, clock, store)
+        bench = CoordinatorBench(groups, clock, store, timers)
         try:
             yield bench
         finally:

@@ -313,7 +313,8 @@ async def add_pending(
 
 
 async def end_pending(bench: CoordinatorBench) -> None:
-    changes = bench.groups.offsets.end(9, is_commit=True)
+    changes, elsewhere = bench.groups.offsets.end(9, {"g"}, is_commit=True)
+    assert not elsewhere
     assert not changes or await submit_together(changes) is None
 
 

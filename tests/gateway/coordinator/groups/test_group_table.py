@@ -11,6 +11,7 @@ from kledger.gateway.coordinator.classic.classic_group_record import (
     encode_group_key,
 )
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
+from kledger.gateway.coordinator.coordinator_shards_state import CoordinatorShards
 from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
@@ -26,6 +27,7 @@ from tests.gateway.coordinator.group_words import GroupWorld
 from tests.gateway.coordinator.shell_words import at, settle
 
 KEY, OTHER = TimerKey("session", "k"), TimerKey("session", "other")
+REFUSED = "refused: COORDINATOR_NOT_AVAILABLE"
 EMPTY = ClassicGroupRecord(
     group_id="g", generation=5, protocol_type="consumer", protocol_name=None, leader=None
 )
@@ -38,7 +40,10 @@ class Stage:
         self.store = store
         self.clock = clock
         self.timers = Timers(clock, supervisor)
-        self.groups = GroupTable(store, GroupConfig(groups_max=2), clock, self.timers)
+        self.shards = CoordinatorShards(4)
+        self.shards.attach(range(4))
+        config = GroupConfig(groups_max=2)
+        self.groups = GroupTable(store, self.shards, config, clock, self.timers)
         self.hosted: HostedGroup = self.groups.ensure("g")
 
     def perform(self, *effects: Effect) -> None:
@@ -47,7 +52,7 @@ class Stage:
 
     def ask(self, *effects: Effect) -> Deferred[object]:
         """Begin a request with these effects; its waiter is the next number, from 1 on."""
-        waiter = self.groups.register("refused")
+        waiter = self.groups.register(lambda error: f"refused: {error.name}")
         return self.groups.run(self.hosted, waiter, lambda _: effects)
 
 
@@ -73,11 +78,11 @@ async def test_groups_are_loaded_from_records_and_from_offsets(stage: Stage) -> 
     for group in ("tools", "empty"):
         assert await offsets.commit(group, {TopicPartition("t", 0): at(1)}) is None
     config = GroupConfig()
-    loaded = GroupTable(stage.store, config, stage.clock, stage.timers)
+    loaded = GroupTable(stage.store, stage.shards, config, stage.clock, stage.timers)
     loaded.load()
     GroupOffsets(
         table=loaded, store=stage.store, config=config, clock=stage.clock, timers=stage.timers
-    )
+    ).load()
     assert len(stage.timers) == 1, "one session"
     states = {hosted.group_id: hosted.group.state.value for hosted in loaded}
     assert {"stable": "Stable", "empty": "Empty", "tools": "Empty"} == states
@@ -138,7 +143,7 @@ async def test_everyone_who_waits_is_refused_at_the_end(stage: Stage) -> None:
     answers = [stage.ask(), stage.ask(Persist(EMPTY, ((2, "stored"),)))]
     stage.perform(Schedule(KEY, 10))
     stage.groups.close()
-    assert ["refused"] * 2 == [await each for each in answers]
+    assert [REFUSED] * 2 == [await each for each in answers]
     assert {} == stage.hosted.timers
 
 
@@ -169,7 +174,7 @@ async def test_record_carries_the_time_at_which_it_was_written(stage: Stage) -> 
 
 async def test_stopped_store_refuses_at_once(stage: Stage) -> None:
     await stage.store.close()
-    assert "refused" == stage.ask(Persist(EMPTY, ((1, "stored"),))).result()
+    assert REFUSED == stage.ask(Persist(EMPTY, ((1, "stored"),))).result()
     assert stage.groups.empty_since_ms("g") is None
 
 

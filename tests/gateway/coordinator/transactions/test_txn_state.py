@@ -34,7 +34,7 @@ from kledger.gateway.coordinator.transactions.txn_state import (
     is_expired,
     is_timed_out,
     verify,
-    with_unmarked_partitions,
+    with_unmarked,
 )
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.offsets import TopicPartition
@@ -315,11 +315,13 @@ def test_a_transaction_takes_so_many_groups() -> None:
 
 def test_what_has_taken_its_marker_is_not_asked_again() -> None:
     prepared = replace(
-        record(TxnState.PREPARE_ABORT), partitions=frozenset({HERE, TopicPartition("t", 1)})
+        record(TxnState.PREPARE_ABORT),
+        partitions=frozenset({HERE, TopicPartition("t", 1)}),
+        groups=frozenset({"a", "b"}),
     )
-    left = with_unmarked_partitions(prepared, [HERE, TopicPartition("gone", 0)])
-    assert replace(prepared, partitions=frozenset({HERE})) == left
-    assert completed(prepared, NOW) == completed(with_unmarked_partitions(left, ()), NOW)
+    left = with_unmarked(prepared, [HERE, TopicPartition("gone", 0)], ["b", "gone"])
+    assert replace(prepared, partitions=frozenset({HERE}), groups=frozenset({"b"})) == left
+    assert completed(prepared, NOW) == completed(with_unmarked(left, (), ()), NOW)
 
 
 # Time
