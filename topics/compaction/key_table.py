@@ -11,18 +11,15 @@ hashes bytes with a secret of the process, so keys that all fall into one divisi
 by a client.
 """
 
-import errno
-import marshal
-import os
 from array import array
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from sys import getsizeof
-from typing import BinaryIO, TypeAlias
 
 from pyroaring import BitMap
 
 from kledger.batches.pacing import Pause
+from kledger.topics.compaction.spill_file import Fragment, SpillFile
 
 KEY_SIZE_MAX = 64
 """A key of so many bytes is represented by a digest of 64, which no shorter key can be equal to."""
@@ -36,10 +33,6 @@ _GROWTH = 3
 _DIVISIONS_BITS = 8
 _DIVISIONS = 1 << _DIVISIONS_BITS
 _FIRST_SHIFT = 48
-_MARSHAL_VERSION = 2  # later ones look for repeated objects
-
-Fragment: TypeAlias = tuple[int, int]
-"""Start and size in the file, in bytes."""
 
 
 class KeyTable:
@@ -59,9 +52,9 @@ class KeyTable:
         """How many keys were written to the file, with repetitions."""
         self._superseded = superseded
         self._newest = _NewestNumbers()
-        self._folder = temporary_folder
-        self._file: BinaryIO | None = None
+        self._file = SpillFile(temporary_folder)
         self._divisions: list[list[Fragment]] = []
+        """Empty until something was spilled."""
 
     def add(self, keys: Sequence[bytes], numbers: Sequence[int]) -> None:
         """Take in the keys of some records.
@@ -85,33 +78,29 @@ class KeyTable:
         Raises:
             OSError: the file cannot be read or written.
         """
-        if self._file is not None:
+        if self._divisions:
             self._spill()
-            with self._file:
-                for division in self._divisions:
-                    self._resolve(self._file, division, _FIRST_SHIFT, pause)
+            for division in self._divisions:
+                self._resolve(division, _FIRST_SHIFT, pause)
+            self._file.close()
         self._newest = _NewestNumbers()
         self._divisions = []
-        self._file = None
 
     def _spill(self) -> None:
-        if self._file is None:
-            self._file = _nameless_file(self._folder)
+        if not self._divisions:
             self._divisions = [[] for _ in range(_DIVISIONS)]
         self.spilled_count += len(self._newest.numbers)
         items = self._newest.numbers.items()
         _write_divided(self._file, items, self._divisions, _FIRST_SHIFT)
         self._newest = _NewestNumbers()
 
-    def _resolve(
-        self, file: BinaryIO, division: Sequence[Fragment], shift: int, pause: Pause
-    ) -> None:
+    def _resolve(self, division: Sequence[Fragment], shift: int, pause: Pause) -> None:
         """Find superseded records of one division; dividing it again finds some of them twice."""
         if len(division) < 2:
             return
         newest = _NewestNumbers()
         for fragment in division:
-            keys, numbers = _read(file, fragment)
+            keys, numbers = _read(self._file, fragment)
             self._superseded.update(newest.replace(keys, numbers))
             pause()
             if newest.memory_bytes > self.memory_bytes_max and shift > 0:
@@ -121,11 +110,11 @@ class KeyTable:
         del newest
         divisions: list[list[Fragment]] = [[] for _ in range(_DIVISIONS)]
         for fragment in division:
-            items = zip(*_read(file, fragment), strict=True)
-            _write_divided(file, items, divisions, shift - _DIVISIONS_BITS)
+            items = zip(*_read(self._file, fragment), strict=True)
+            _write_divided(self._file, items, divisions, shift - _DIVISIONS_BITS)
             pause()
         for each in divisions:
-            self._resolve(file, each, shift - _DIVISIONS_BITS, pause)
+            self._resolve(each, shift - _DIVISIONS_BITS, pause)
 
 
 class _NewestNumbers:
@@ -160,7 +149,7 @@ class _NewestNumbers:
 
 
 def _write_divided(
-    file: BinaryIO,
+    file: SpillFile,
     items: Iterable[tuple[bytes, int]],
     divisions: Sequence[list[Fragment]],
     shift: int,
@@ -171,33 +160,13 @@ def _write_divided(
         keys, numbers = divided[hash(key) >> shift & (_DIVISIONS - 1)]
         keys.append(key)
         numbers.append(number)
-    start = file.seek(0, os.SEEK_END)
     for division, (keys, numbers) in zip(divisions, divided, strict=True):
         if keys:
-            size = file.write(marshal.dumps((keys, numbers.tobytes()), _MARSHAL_VERSION))
-            division.append((start, size))
-            start += size
-    file.flush()
+            division.append(file.write((keys, numbers.tobytes())))
 
 
-def _read(file: BinaryIO, fragment: Fragment) -> tuple[list[bytes], "array[int]"]:
-    start, size = fragment
-    file.seek(start)
-    keys, packed = marshal.loads(file.read(size))  # noqa: S302 - written by this process
+def _read(file: SpillFile, fragment: Fragment) -> tuple[list[bytes], "array[int]"]:
+    keys, packed = file.read(fragment)
     numbers = array("I")
     numbers.frombytes(packed)
     return keys, numbers
-
-
-def _nameless_file(folder: str) -> BinaryIO:
-    """Open a file that has no name, so that nothing is left of it whenever the process ends."""
-    try:
-        file = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        if error.errno not in {errno.EOPNOTSUPP, errno.EISDIR}:
-            raise
-        # A file system without such files: it has a name for an instant.
-        path = os.path.join(folder, f"compaction-keys-{os.getpid()}")
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        os.unlink(path)
-    return os.fdopen(file, "w+b")
