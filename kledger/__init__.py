@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kledger.native.client.reader import Reader
     from kledger.native.client.subscribe_options import DeadLetterPolicy
     from kledger.native.client.table_view import TableView
+    from kledger.native.compaction_strategy import CompactionStrategy
     from kledger.native.errors import (
         AlreadyClosed,
         CompactionRunning,
@@ -51,6 +52,7 @@ __all__ = [
     "Client",
     "CompactionRunning",
     "CompactionStatus",
+    "CompactionStrategy",
     "Consumer",
     "ConsumerAssign",
     "ConsumerBusy",
@@ -90,6 +92,7 @@ _HOMES = {
         "SubscriptionNotFound", "Timeout", "TopicExists", "TopicNotFound", "TopicTerminated",
         "Unavailable", "Unreadable",
     ),
+    "kledger.native.compaction_strategy": ("CompactionStrategy",),
     "kledger.native.message": ("Message",),
     "kledger.native.message_id": ("MessageId",),
     "kledger.native.client.producer": ("Producer",),

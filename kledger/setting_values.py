@@ -27,8 +27,8 @@ def convert(name: str, kind: Any, value: object) -> Any:
 
     Args:
         name: the setting, for the error.
-        kind: the type of the field: int, bool, str, ConfigText, a Literal of strings, or one of
-            them | None.
+        kind: the type of the field: int, bool, str, ConfigText, tuple[str, ...], a Literal of
+            strings, or one of them | None.
         value: text of the environment or the command line, or a TOML value.
 
     Raises:
@@ -42,6 +42,8 @@ def convert(name: str, kind: Any, value: object) -> Any:
         if value in get_args(kind):
             return value
         raise expected(name, " or ".join(get_args(kind)), value)
+    if get_origin(kind) is tuple:
+        return _words(name, value)
     if kind is bool:
         return _boolean(name, value)
     if kind is int:
@@ -75,6 +77,15 @@ def _boolean(name: str, value: object) -> bool:
     if isinstance(value, str) and value.lower() in {"true", "false"}:
         return value.lower() == "true"
     raise expected(name, "true or false", value)
+
+
+def _words(name: str, value: object) -> tuple[str, ...]:
+    """Read a list: of TOML, or text with commas."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",")) if value.strip() else ()
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    raise expected(name, "a list of texts", value)
 
 
 def _whole_number(name: str, value: object) -> int:

@@ -92,7 +92,7 @@ def _section(name: str, text: str) -> str:
 
 def _shown(value: Any) -> str:
     match value:
-        case None | "":
+        case None | "" | ():
             return "none"
         case bool():
             return str(value).lower()

@@ -25,6 +25,7 @@ from kledger.ledger import (
     StoreInUse,
     StoreUnusable,
 )
+from kledger.native.open_strategy import open_strategy
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.entropy import Entropy, SystemEntropy
@@ -237,7 +238,12 @@ class BrokerServer:
         """Return what compacts the topics of a server; made at the first use."""
         if self._cleaner is None:
             self._cleaner = Cleaner(
-                services.registry, services.store, self._clock, self._supervisor, services.config
+                services.registry,
+                services.store,
+                self._clock,
+                self._supervisor,
+                services.config,
+                open_strategy=open_strategy,
             )
         return self._cleaner
 

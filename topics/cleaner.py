@@ -28,6 +28,7 @@ from kledger.runtime.containment import NamedUnit
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.compaction.cleaner_plan import Cleaning, plan_cleaning
+from kledger.topics.compaction.strategy_rule import OpenStrategy, no_strategies
 from kledger.topics.errors import CompactionRunning, TopicsError
 from kledger.topics.partition.compacted_log import CompactedUpTo
 from kledger.topics.partition.partition_compaction import (
@@ -126,6 +127,9 @@ class _Counters:
         self.failed = metrics.counter("compactions", about, {"outcome": "failed"})
         self.read = metrics.counter("compaction_read_bytes", "bytes of batches before compactions")
         self.kept = metrics.counter("compaction_kept_bytes", "bytes of batches that they have kept")
+        self.skipped = metrics.counter(
+            "compaction_skipped_records", "records that strategies have skipped in compactions"
+        )
         metrics.gauge("compactions_running", running_count, "compactions that run")
         metrics.gauge(
             "compaction_due_partitions",
@@ -145,13 +149,25 @@ class Cleaner:
         clock: Clock,
         supervisor: Supervisor,
         config: CleanerConfig,
+        *,
+        open_strategy: OpenStrategy = no_strategies,
     ) -> None:
-        """Make one that does nothing before `run` or `compact`."""
+        """Make one that does nothing before `run` or `start`.
+
+        Args:
+            registry: has the topics.
+            store: of their partitions.
+            clock: for the times of runs.
+            supervisor: of what a user has asked for.
+            config: see there.
+            open_strategy: imports the strategies of topics, in compute processes.
+        """
         self._registry = registry
         self._store = store
         self._clock = clock
         self._supervisor = supervisor
         self._config = config
+        self._open_strategy = open_strategy
         self._asked_for: dict[UUID, int] = {}
         """When a user has asked for the compactions that have not ended, by topic."""
         self._running_count = 0
@@ -166,7 +182,9 @@ class Cleaner:
 
         Raises:
             CompactionRunning: that has begun already, or a partition is being compacted.
+            StrategyNotAllowed: the server does not allow the topic's strategy any more.
         """
+        topic.config.check_strategy()
         if topic.id in self._asked_for or any(
             log.managed_ledger.is_compacting for log in topic.open_partitions()
         ):
@@ -249,6 +267,7 @@ class Cleaner:
         limits = CompactionLimits(
             memory_bytes_max=self._config.log_cleaner_dedupe_buffer_size,
             temporary_folder=self._store.path,
+            open_strategy=self._open_strategy,
         )
         counters, started_ms = self._counters, self._clock.monotonic_ms()
         try:
@@ -262,6 +281,7 @@ class Cleaner:
             counters.succeeded.add()
             counters.read.add(counts.bytes_read)
             counters.kept.add(counts.bytes_kept)
+            counters.skipped.add(counts.skipped)
             counters.last_ms = self._clock.monotonic_ms() - started_ms
 
     def _has_room(self) -> bool:

@@ -110,6 +110,14 @@ class CompactionRunning(TopicsError):
     """A compaction of the partition runs; another one can begin when it has ended."""
 
 
+class StrategyNotAllowed(TopicsError):
+    """The server's settings do not allow the compaction strategy of a topic, or do not any more."""
+
+
+class StrategyFailed(TopicsError):
+    """A compaction strategy cannot be imported, or has raised an error; nothing has changed."""
+
+
 class TopicStorageFailed(TopicsError):
     """The storage did not accept the change, and nothing of it was stored; a retry is safe."""
 

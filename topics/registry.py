@@ -22,6 +22,7 @@ from kledger.topics.config.topic_config import (
     TopicDefaults,
     check_configs,
     check_names,
+    check_strategy,
     effective_config,
 )
 from kledger.topics.deleted_topics import DeletedTopics
@@ -135,6 +136,7 @@ class TopicRegistry:
             name, self._entropy.uuid4(), count, dict(configs or {}), self._clock.now_ms()
         )
         check_configs(record.configs)
+        check_strategy(record.configs, self.defaults)
         effective_config(record.configs, self.defaults)
         return record
 
@@ -309,6 +311,7 @@ class TopicRegistry:
             else:
                 configs[key] = text
         check_configs(configs)
+        check_strategy(changes, self.defaults)
         effective_config(configs, self.defaults)
         return configs
 

@@ -39,7 +39,8 @@ from kledger.native.client.subscribe_options import (
     target_of,
     type_of,
 )
-from kledger.native.client.table_view import PREFETCHED_RECORDS, CompactionStrategy, TableView
+from kledger.native.client.table_view import PREFETCHED_RECORDS, TableView
+from kledger.native.compaction_strategy import CompactionStrategy
 from kledger.native.errors import AlreadyClosed, InvalidArgument, Unavailable
 from kledger.native.message import Message
 from kledger.native.message_id import MessageId

@@ -22,7 +22,7 @@ from collections.abc import (
     ValuesView,
 )
 from contextlib import aclosing
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from kledger.batches.errors import BatchError
 from kledger.batches.reader import KeyValue, iterate_key_values
@@ -34,6 +34,7 @@ from kledger.native.client.message_encoder import checked_key
 from kledger.native.client.operations import ClientOperation
 from kledger.native.client.services import ClientServices
 from kledger.native.client.table_view_state import Refresh, TableViewState
+from kledger.native.compaction_strategy import CompactionStrategy, check_strategy
 from kledger.native.errors import AlreadyClosed, Full, InvalidArgument, KledgerError, NotAllowed
 from kledger.native.message import Message
 from kledger.runtime.signal import Signal
@@ -53,18 +54,6 @@ REFRESHES_MAX = 10_000
 UpdateListener: TypeAlias = Callable[[bytes, bytes | None], object]
 """Called with a key and its new value; None: the key was removed. Plain, or a coroutine function;
 what it raises is logged."""
-
-
-class CompactionStrategy(Protocol):
-    """Decides which of two messages of a key is kept; plain calls. A compactor needs the same."""
-
-    def should_keep_left(self, previous: Message | None, current: Message) -> bool:
-        """Whether the previous message stays; None: the key was removed."""
-        ...
-
-    def on_skip(self, key: bytes, previous: Message | None, current: Message) -> None:
-        """Note that `current` was skipped."""
-        ...
 
 
 class TableView(ClosesOnExit):
@@ -94,12 +83,8 @@ class TableView(ClosesOnExit):
         Raises:
             InvalidArgument: the strategy is none.
         """
-        if strategy is not None and not all(
-            callable(getattr(strategy, name, None)) for name in ("should_keep_left", "on_skip")
-        ):
-            raise InvalidArgument(
-                f"strategy: expected one with should_keep_left and on_skip, got {strategy!r}"
-            )
+        if strategy is not None:
+            check_strategy(strategy)
         self._services = services
         self._reader = reader
         self._strategy = strategy

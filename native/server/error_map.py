@@ -24,6 +24,8 @@ _ERRORS: ErrorTable[type[errors.KledgerError]] = ErrorTable(
         topics_errors.TopicAlreadyExists: errors.TopicExists,
         topics_errors.PartitionTerminated: errors.TopicTerminated,
         topics_errors.CompactionRunning: errors.CompactionRunning,
+        topics_errors.StrategyNotAllowed: errors.NotAllowed,
+        topics_errors.StrategyFailed: errors.Unavailable,
         topics_errors.TopicStorageFailed: errors.Unavailable,
         topics_errors.OutOfOrderSequence: errors.NotInSequence,
         # Every other error of a topic, a batch or a setting is a fault of the request.

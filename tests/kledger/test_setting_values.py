@@ -25,6 +25,9 @@ Mode = Literal["fsync", "os"]
         (str | None, "none", None),
         (str | None, "x", "x"),
         (int | None, "7", 7),
+        (tuple[str, ...], "", ()),
+        (tuple[str, ...], "a, b.c", ("a", "b.c")),
+        (tuple[str, ...], ["a", "b.c"], ("a", "b.c")),
     ],
 )
 def test_convert_gives_the_type_of_the_field(kind: Any, value: object, converted: object) -> None:
@@ -45,6 +48,8 @@ def test_convert_gives_the_type_of_the_field(kind: Any, value: object, converted
         (bool, "yes", "a.b: expected true or false, got 'yes'"),
         (bool, 1, "a.b: expected true or false, got 1"),
         (str, 5, "a.b: expected text, got 5"),
+        (tuple[str, ...], [1], "a.b: expected a list of texts, got [1]"),
+        (tuple[str, ...], 1, "a.b: expected a list of texts, got 1"),
         (Mode, "never", "a.b: expected fsync or os, got 'never'"),
     ],
 )

@@ -57,6 +57,14 @@ def test_topic_defaults_are_kept_under_kafkas_broker_names(tmp_path: Path) -> No
     assert (3, 77) == (settings.kafka.num_partitions, settings.kafka.message_max_bytes)
 
 
+@pytest.mark.parametrize("name", ["compaction.strategy.modules", "compaction_strategy_modules"])
+def test_modules_of_strategies_are_a_list(name: str) -> None:
+    settings = load(assignments=[f"{name}=acme.strategies, own"])
+    assert ("acme.strategies", "own") == settings.topics.compaction_strategy_modules
+    with pytest.raises(SettingError, match=r"compaction\.strategy\.modules: expected .* '-own'"):
+        load(assignments=[f"{name}=-own"])
+
+
 def test_variables_of_kubernetes_are_not_ours() -> None:
     """A service called kledger puts its address into every container beside it."""
     environment = {"KLEDGER_PORT": "tcp://10.0.0.1:9092", "KLEDGER_SERVICE_HOST": "10.0.0.1"}

@@ -73,6 +73,8 @@ def value_for(name: str) -> object:
     kind: Any = KINDS[name]
     if get_origin(kind) is Literal:
         return next(each for each in get_args(kind) if each != default)
+    if get_origin(kind) is tuple:
+        return ("words", "and.words")
     if kind is bool:
         return not default
     if isinstance(default, int):
@@ -80,7 +82,13 @@ def value_for(name: str) -> object:
     return 7 if kind == int | None else "words"
 
 
+def in_text(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
 def in_toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return str(list(value))
     return str(value).lower() if isinstance(value, bool | int) else f'"{value}"'
 
 
@@ -105,7 +113,7 @@ def test_every_name_of_the_page_works_in_file_environment_and_set(
     tmp_path: Path, name: str
 ) -> None:
     value = value_for(name)
-    from_environment = load(environment={variable_of(name): str(value)})
+    from_environment = load(environment={variable_of(name): in_text(value)})
     assert value == in_force(from_environment, name)
     for section, spelled in spellings(name):
         file = tmp_path / "k.toml"
@@ -113,7 +121,7 @@ def test_every_name_of_the_page_works_in_file_environment_and_set(
         file.write_text(f"{head}{spelled} = {in_toml(value)}\n")
         assert value == in_force(load(file=file), name), file.read_text()
         dotted = f"{section}.{spelled}" if section else spelled
-        assert value == in_force(load(assignments=[f"{dotted}={value}"]), name), dotted
+        assert value == in_force(load(assignments=[f"{dotted}={in_text(value)}"]), name), dotted
 
 
 @pytest.mark.parametrize("name", sorted({*TOPIC_CONFIGS.values(), *SHARED_WITH_TOPICS.values()}))

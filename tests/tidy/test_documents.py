@@ -39,6 +39,7 @@ ELSEWHERE = {
     "kledger_compaction_kept_bytes_total": "a metric, whose name is made of parts",
     "kledger_compaction_last_seconds": "a metric, whose name is made of parts",
     "kledger_compaction_read_bytes_total": "a metric, whose name is made of parts",
+    "kledger_compaction_skipped_records_total": "a metric, whose name is made of parts",
     "kledger_compactions_running": "a metric, whose name is made of parts",
     "kledger_ledger": "an alternative that was not taken",
     "set_iterate_lower_bound": "a method of rocksdict",

@@ -9,10 +9,12 @@ import pytest
 from kledger.ledger.testing import FaultyEngine
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.cleaner import RETRY_MS, Cleaner, TopicCompaction
-from kledger.topics.errors import CompactionRunning
+from kledger.topics.config.topic_config import TopicDefaults
+from kledger.topics.errors import CompactionRunning, StrategyNotAllowed
 from kledger.topics.partition.partition_compaction import CompactionState
 from kledger.topics.topic import Topic
-from tests.topics.partition.test_compaction import COMPACTED, keyed
+from tests.topics.compaction.strategies import open_here
+from tests.topics.partition.test_compaction import ALLOWED, COMPACTED, by, keyed
 from tests.topics.words import (
     SMALL_SEGMENTS,
     CleanerSettings,
@@ -24,14 +26,21 @@ from tests.topics.words import (
 
 @asynccontextmanager
 async def cleaning(
-    engine: FaultyEngine | None = None, config: CleanerSettings | None = None
+    engine: FaultyEngine | None = None,
+    config: CleanerSettings | None = None,
+    defaults: TopicDefaults | None = None,
 ) -> AsyncIterator[tuple[TopicStore, Cleaner]]:
-    async with open_topics(engine or FaultyEngine(None)) as topics:
+    async with open_topics(engine or FaultyEngine(None), defaults=defaults) as topics:
         supervisor = Supervisor(containment=topics.store.containment)
         yield (
             topics,
             Cleaner(
-                topics.registry, topics.store, topics.clock, supervisor, config or CleanerSettings()
+                topics.registry,
+                topics.store,
+                topics.clock,
+                supervisor,
+                config or CleanerSettings(),
+                open_strategy=open_here,
             ),
         )
         await supervisor.close()
@@ -230,7 +239,42 @@ async def test_compactions_are_counted() -> None:
             "compaction_due_partitions": 0,
             "compaction_last_ms": 700,
             "compaction_read_bytes": size,
+            "compaction_skipped_records": 0,
             "compactions_running": 0,
             'compactions{outcome="failed"}': 1,
             'compactions{outcome="succeeded"}': 1,
         } == shown
+
+
+async def test_a_partition_whose_strategy_fails_is_left_alone_until_it_can_be_compacted() -> None:
+    async with cleaning(defaults=ALLOWED) as (topics, cleaner):
+        log = await topics.log(configs=by("only_numbers"))
+        await keyed(log, "a=7", "a=x", *(f"k{n % 3}={n}" for n in range(20)))
+        await log.managed_ledger.roll_over()
+        assert 1 == await cleaner.clean()
+        assert "ValueError" in log.compaction.status.error
+        assert 0 == await cleaner.clean()
+        await topics.registry.alter_configs("orders", {"compaction.strategy": "own:largest"})
+        topics.clock.advance(RETRY_MS)
+        assert 1 == await cleaner.clean()
+        assert [b"x", b"7", b"8", b"9"] == await all_values(log)
+        metrics = topics.store.metrics.snapshot()
+        assert metrics["compaction_skipped_records"] > 0
+        assert 1 == metrics['compactions{outcome="failed"}']
+
+
+async def test_a_strategy_that_is_not_allowed_any_more_is_refused_at_once_and_reported() -> None:
+    engine = FaultyEngine(None)
+    async with cleaning(engine, defaults=ALLOWED) as (topics, _):
+        log = await topics.log(configs=by("largest"))
+        await keyed(log, *(f"k{n % 3}={n}" for n in range(20)))
+    async with cleaning(engine) as (topics, cleaner):
+        topic = topics.registry.get("orders")
+        assert topic is not None
+        with pytest.raises(StrategyNotAllowed, match="own:largest"):
+            cleaner.start(topic)
+        assert CompactionState.NOT_RUN == (await cleaner.status(topic)).state
+        assert 1 == await cleaner.clean()
+        status = await cleaner.status(topic)
+        assert CompactionState.ERROR == status.state
+        assert "compaction.strategy.modules (none), got own:largest" in status.error

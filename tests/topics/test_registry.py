@@ -349,3 +349,22 @@ async def test_defaults_that_contradict_a_topic_are_refused() -> None:
         defaults = TopicDefaults(configs={"log.cleaner.max.compaction.lag.ms": "5"})
         with pytest.raises(InvalidConfig):
             opened.registry.check_defaults(defaults)
+
+
+async def test_strategies_are_allowed_when_they_are_set_and_prevent_no_other_change() -> None:
+    engine = FaultyEngine(None)
+    strategy = {"compaction.strategy": "own:Newest"}
+    allowing = TopicDefaults(compaction_strategy_modules=("own",))
+    async with open_topics(engine, defaults=allowing) as opened:
+        await opened.registry.create("a", configs=strategy)
+        with pytest.raises(InvalidConfig, match="got other:Newest"):
+            await opened.registry.alter_configs("a", {"compaction.strategy": "other:Newest"})
+    async with open_topics(engine) as opened:
+        registry = opened.registry
+        with pytest.raises(InvalidConfig, match="got own:Newest"):
+            await registry.create("b", configs=strategy)
+        with pytest.raises(InvalidConfig, match="got own:Newest"):
+            await registry.alter_configs("a", strategy)
+        topic = await registry.alter_configs("a", {"retention.ms": "5"})
+        assert {**strategy, "retention.ms": "5"} == topic.configs
+        assert {} == (await registry.alter_configs("a", {}, replace=True)).configs

@@ -9,6 +9,7 @@ from pickle import PickleBuffer
 from typing import NamedTuple, TypeAlias
 
 from kledger.batches.buffers import Buffer
+from kledger.topics.compaction.strategy_rule import StrategyRule
 
 NO_DELETE_HORIZON = 0
 """Of a batch without tombstones."""
@@ -27,6 +28,7 @@ class CompactionRules(NamedTuple):
             they do not overlap.
         memory_bytes_max: limit of the table of keys, with what is known of each record.
         temporary_folder: for keys beyond that; its files have no names, and end with the run.
+        strategy: decides which record of a key stays; None: the newest one does.
     """
 
     now_ms: int
@@ -34,6 +36,20 @@ class CompactionRules(NamedTuple):
     aborted: tuple[AbortedOffsets, ...]
     memory_bytes_max: int
     temporary_folder: str
+    strategy: StrategyRule | None = None
+
+
+class BatchOrigin(NamedTuple):
+    """Where a batch is from, for a strategy.
+
+    Attributes:
+        ledger_id, entry_id: the position of its entry, before any compaction.
+        first_offset: records before it are deleted, and take no part.
+    """
+
+    ledger_id: int
+    entry_id: int
+    first_offset: int
 
 
 class BatchOutcome(IntEnum):
@@ -75,7 +91,9 @@ class CompactionCounts(NamedTuple):
     Attributes:
         records_read: of all batches, with markers.
         records_kept: of these, tombstones too.
-        superseded: dropped, because a later record has their key.
+        superseded: dropped, because a later record of their key stays; with a strategy also those
+            before the log start.
+        skipped: dropped, because the strategy has kept an earlier record of their key.
         keyless: dropped, because they have no key.
         aborted: dropped with their transaction.
         markers: control records, all of them dropped.
@@ -91,6 +109,7 @@ class CompactionCounts(NamedTuple):
     records_read: int = 0
     records_kept: int = 0
     superseded: int = 0
+    skipped: int = 0
     keyless: int = 0
     aborted: int = 0
     markers: int = 0

@@ -19,6 +19,7 @@ from kledger.batches.pacing import Pause
 from kledger.topics.compaction.batch_rebuild import emptied, without_records
 from kledger.topics.compaction.compaction_rules import (
     NO_DELETE_HORIZON,
+    BatchOrigin,
     BatchOutcome,
     CompactionCounts,
     CompactionRules,
@@ -60,6 +61,7 @@ class CompactionRun:
             records_read=self._records_read,
             records_kept=self._records_kept,
             superseded=index.superseded_count,
+            skipped=index.skipped_count,
             keyless=index.keyless_count,
             aborted=index.aborted_count,
             markers=index.marker_count,
@@ -72,13 +74,15 @@ class CompactionRun:
             keys_spilled=index.keys_spilled,
         )
 
-    def index_batch(self, batch: memoryview, pause: Pause) -> None:
+    def index_batch(
+        self, batch: memoryview, pause: Pause, origin: BatchOrigin | None = None
+    ) -> None:
         """Take in a batch in phase one. Raises: see `RecordIndex.add_batch`."""
         assert not self._is_indexed, "phase one has ended"
-        self._index.add_batch(batch, pause)
+        self._index.add_batch(batch, pause, origin)
 
     def end_indexing(self, pause: Pause) -> None:
-        """End phase one; may be repeated. Raises OSError."""
+        """End phase one; may be repeated. Raises: see `RecordIndex.finish`."""
         if not self._is_indexed:
             self._index.finish(pause)
             self._is_indexed = True
@@ -166,6 +170,32 @@ def index_batches(run: CompactionRun, data: memoryview, sizes: Sequence[int], pa
         position += size
 
 
+def compare_batches(
+    run: CompactionRun,
+    data: memoryview,
+    sizes: Sequence[int],
+    origins: Sequence[tuple[int, int, int]],
+    pause: Pause,
+) -> None:
+    """Phase one of a run with a strategy; like `index_batches`.
+
+    Args:
+        run: the state of the session.
+        data: stored batches, one after the other.
+        sizes: of each batch.
+        origins: of each batch; see `BatchOrigin`.
+        pause: see `batches.pacing`.
+
+    Raises:
+        StrategyFailed: the strategy has raised an error.
+        BatchError, TooManyRecords, OSError: see `index_batches`.
+    """
+    position = 0
+    for size, origin in zip(sizes, origins, strict=True):
+        run.index_batch(data[position : position + size], pause, BatchOrigin(*origin))
+        position += size
+
+
 def rebuild_batches(  # noqa: PLR0917 - a session passes arguments by position
     run: CompactionRun,
     data: memoryview,
@@ -185,6 +215,7 @@ def rebuild_batches(  # noqa: PLR0917 - a session passes arguments by position
         pause: see `batches.pacing`.
 
     Raises:
+        StrategyFailed: the strategy of the run has raised an error.
         OSError: the temporary file cannot be read or written.
     """
     assert sizes or not is_end, "the last batch would have come as any other"

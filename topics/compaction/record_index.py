@@ -1,6 +1,7 @@
 """Record index: phase one of compaction, which finds the records that do not stay.
 
-Rule: a record does not stay if a later one has its key, or if it has no key; no record of a batch
+Rule: a record does not stay if a later one has its key (or, with a strategy, if that does not keep
+it), or if it has no key; no record of a batch
 stays if its transaction was aborted, or if it is a marker. Batches are numbered in the order of the
 log, and so are the records of the batches that may stay: of others the header's count is not worth
 a number, since a client has written it. Tombstones are noted; whether they stay depends on the
@@ -21,8 +22,13 @@ from kledger.batches.header import MAGIC, BatchHeader, read_header, verify_check
 from kledger.batches.pacing import Pause
 from kledger.batches.reader import open_body
 from kledger.batches.record import rest_of_varint
-from kledger.topics.compaction.compaction_rules import AbortedOffsets, CompactionRules
+from kledger.topics.compaction.compaction_rules import (
+    AbortedOffsets,
+    BatchOrigin,
+    CompactionRules,
+)
 from kledger.topics.compaction.key_table import KeyTable
+from kledger.topics.compaction.strategy_table import StrategyTable
 
 RECORDS_MAX = 1 << 32
 """The numbers of records have 32 bits."""
@@ -60,32 +66,48 @@ class RecordIndex:
         self.marker_count = 0
         self._memory_bytes_max = rules.memory_bytes_max
         self._aborted = _AbortedBatches(rules.aborted)
-        self._table = KeyTable(self.dead, rules.temporary_folder, rules.memory_bytes_max)
+        folder, memory_bytes_max = rules.temporary_folder, rules.memory_bytes_max
+        self._table: KeyTable | StrategyTable
+        if rules.strategy is None:
+            self._table = KeyTable(self.dead, folder, memory_bytes_max)
+        else:
+            self._table = StrategyTable(rules.strategy, self.dead, folder, memory_bytes_max)
         self._record_count_measured = 0
         self._next_offset = 0
 
     @property
     def superseded_count(self) -> int:
         """How many records have a later one of their key."""
-        return len(self.dead) - self.keyless_count
+        return len(self.dead) - self.keyless_count - self.skipped_count
+
+    @property
+    def skipped_count(self) -> int:
+        """How many records were dropped because a strategy has kept an earlier one."""
+        return self._table.skipped_count if isinstance(self._table, StrategyTable) else 0
 
     @property
     def keys_spilled(self) -> int:
         """How many keys were written to the temporary file."""
         return self._table.spilled_count
 
-    def add_batch(self, batch: memoryview, pause: Pause) -> None:
+    def add_batch(self, batch: memoryview, pause: Pause, origin: BatchOrigin | None = None) -> None:
         """Take in the next batch of the log, exactly one.
+
+        Args:
+            batch: with its header.
+            pause: see `batches.pacing`.
+            origin: where it is from; only a run with a strategy needs it.
 
         Raises:
             BatchError: it cannot be read; the message names its base offset.
             TooManyRecords: the memory of the run is too small.
+            StrategyFailed: the strategy has raised an error.
             OSError: the temporary file cannot be written.
         """
         header = read_header(batch)
         try:
             self._check(batch, header)
-            self._add_records(batch, header, pause)
+            self._add_records(batch, header, pause, origin)
         except BatchError as error:
             raise type(error)(f"batch at offset {header.base_offset}: {error}") from None
         self.batch_count += 1
@@ -94,7 +116,7 @@ class RecordIndex:
             self._measure()
 
     def finish(self, pause: Pause) -> None:
-        """Complete `dead`; no batches follow. Raises OSError."""
+        """Complete `dead`; no batches follow. Raises StrategyFailed, OSError."""
         self._table.finish(pause)
 
     def _check(self, batch: memoryview, header: BatchHeader) -> None:
@@ -111,7 +133,9 @@ class RecordIndex:
                 f" {header.last_offset_delta}, expected 0 or above"
             )
 
-    def _add_records(self, batch: memoryview, header: BatchHeader, pause: Pause) -> None:
+    def _add_records(
+        self, batch: memoryview, header: BatchHeader, pause: Pause, origin: BatchOrigin | None
+    ) -> None:
         count = header.record_count
         if not count:
             return
@@ -125,7 +149,11 @@ class RecordIndex:
             opened = open_body(batch, header, pause=pause)
             body = bytes(opened)  # a third faster to index than any view
             release(opened)
+            first = self.record_count
             self._add_keys(body, count, pause)
+            if isinstance(self._table, StrategyTable):
+                assert origin is not None, "a strategy is shown where a record is from"
+                self._table.add_batch(header, body, origin, first, pause)
 
     def _add_keys(self, body: bytes, count: int, pause: Pause) -> None:
         position = 0
@@ -144,7 +172,8 @@ class RecordIndex:
             if tombstones:
                 self.tombstones.update([first + index for index in tombstones])
             self.record_count += step
-            self._table.add(keys, numbers)
+            if isinstance(self._table, KeyTable):
+                self._table.add(keys, numbers)
             count -= step
             pause()
         if position != len(body):

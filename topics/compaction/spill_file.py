@@ -26,7 +26,7 @@ class SpillFile:
         self._size = 0
         self._is_at_end = True
 
-    def write(self, value: object) -> Fragment:
+    def write(self, value: Any) -> Fragment:
         """Append a value, as `marshal` takes it. Raises OSError."""
         if self._file is None:
             self._file = _nameless_file(self._folder)

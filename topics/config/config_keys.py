@@ -1,8 +1,9 @@
 """Every configuration name that a topic of Apache Kafka 4.3 has, and kledger's own.
 
 Rule: names, types, defaults, allowed values and broker-level synonyms are Kafka's; the sentences
-say what the setting does in kledger. A setting that Kafka does not have is called `kledger.…`. A
-name that is not in the table is refused.
+say what the setting does in kledger. A setting that Kafka does not have is called `kledger.…`, but
+for `compaction.strategy`, whose name programs of native clients use. A name that is not in the
+table is refused.
 Must not know: the values of any topic.
 """
 
@@ -20,6 +21,7 @@ from kledger.topics.config.config_values import (
     one_of,
     some_of,
 )
+from kledger.topics.config.strategy_name import STRATEGY_NAME
 
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
@@ -28,6 +30,7 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 WAITS_FOR = "kledger.retention.waits.for"
 COMPACTION_THRESHOLD = "kledger.compaction.threshold.bytes"
+COMPACTION_STRATEGY = "compaction.strategy"
 SUBSCRIPTIONS, GROUPS = "subscriptions", "groups"
 NO_EFFECT = "Accepted and reported; it changes nothing here, because "
 """Begins the sentence about a setting that is stored and changes nothing."""
@@ -197,6 +200,13 @@ _COMPACTION = (
         " appended since the last compaction, and retention waits for that; 0: never."
         " Pulsar's compactionThreshold.",
         allowed=at_least(0), broker=COMPACTION_THRESHOLD,
+    ),
+    _key(
+        COMPACTION_STRATEGY, STRING, "",
+        "Which record of a key every compaction keeps: module:attribute names an object with"
+        " should_keep_left and on_skip, of a module that the server's compaction.strategy.modules"
+        " lists; empty: the newest record.",
+        allowed=STRATEGY_NAME,
     ),
     _key(
         "min.cleanable.dirty.ratio", DOUBLE, "0.5",

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from kledger.batches.validation import RecordRules
 from kledger.topics.config.config_keys import (
+    COMPACTION_STRATEGY,
     COMPACTION_THRESHOLD,
     CONFIG_KEYS,
     GROUPS,
@@ -20,7 +21,8 @@ from kledger.topics.config.config_keys import (
     ConfigKey,
 )
 from kledger.topics.config.config_values import ConfigType, ConfigValue, normal_text, parse
-from kledger.topics.errors import InvalidConfig
+from kledger.topics.config.strategy_name import check_modules, is_strategy_allowed, refusal
+from kledger.topics.errors import InvalidConfig, StrategyNotAllowed
 
 KEPT_MAX = 256
 """Sets of settings whose typed values are cached; topics with equal settings share them."""
@@ -72,6 +74,9 @@ class TopicDefaults:
     """How long an idle producer is remembered in a partition."""
     producers_max: int = 10_000
     """How many producers a partition remembers; the longest idle go first."""
+    compaction_strategy_modules: tuple[str, ...] = ()
+    """The modules whose strategies topics may name in `compaction.strategy`, separated by commas; a
+    package includes the modules in it. Compactions import them, in processes of their own."""
 
     def __post_init__(self) -> None:
         if self.batch_validation not in ("header", "full"):
@@ -80,6 +85,7 @@ class TopicDefaults:
             )
         if self.num_partitions < 1:
             raise InvalidConfig(f"num.partitions: expected at least 1, got {self.num_partitions}")
+        check_modules(self.compaction_strategy_modules)
         for key in CONFIG_KEYS.values():
             _broker_value(key, self.configs)
 
@@ -92,6 +98,8 @@ class TopicConfig:
         is_log_append_time: records get the time of the append.
         is_compacted, is_deleted_by_age: the parts of cleanup.policy.
         compaction_threshold_bytes: 0: compaction does not depend on what was appended.
+        compaction_strategy: `module:attribute`; empty: the newest record of a key stays.
+        strategy_modules: the modules of strategies that the server allows.
         is_walked: records of every batch are checked one by one.
         waits_for_subscriptions, waits_for_groups: retention keeps what these have not consumed.
         producer_id_expiration_ms: how long an idle producer is remembered.
@@ -116,6 +124,13 @@ class TopicConfig:
     max_compaction_lag_ms: int
     min_cleanable_dirty_ratio: float
     compaction_threshold_bytes: int
+    compaction_strategy: str
+    strategy_modules: tuple[str, ...]
+
+    def check_strategy(self) -> None:
+        """Check that the server allows the strategy. Raises StrategyNotAllowed."""
+        if not is_strategy_allowed(self.compaction_strategy, self.strategy_modules):
+            raise StrategyNotAllowed(refusal(self.compaction_strategy, self.strategy_modules))
 
     def record_rules(self, now_ms: int) -> RecordRules:
         """The rules for the records of a batch that is appended at this time."""
@@ -152,6 +167,20 @@ def check_configs(configs: Mapping[str, str]) -> None:
         parse(name, key.type, text, key.allowed)
 
 
+def check_strategy(configs: Mapping[str, str | None], defaults: TopicDefaults) -> None:
+    """Check the strategy among settings that are to be set.
+
+    One that was set before, and is not allowed any more, does not prevent other changes.
+
+    Raises:
+        InvalidConfig: the server does not allow it.
+    """
+    name = (configs.get(COMPACTION_STRATEGY) or "").strip()
+    modules = defaults.compaction_strategy_modules
+    if not is_strategy_allowed(name, modules):
+        raise InvalidConfig(refusal(name, modules))
+
+
 def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> TopicConfig:
     """Compute the values in force for a topic with these settings.
 
@@ -165,6 +194,7 @@ def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> Top
         frozenset(defaults.configs.items()),
         defaults.batch_validation,
         defaults.producer_id_expiration_ms,
+        defaults.compaction_strategy_modules,
     )
 
 
@@ -174,6 +204,7 @@ def _effective_config(
     broker: frozenset[tuple[str, str]],
     batch_validation: str,
     producer_id_expiration_ms: int,
+    strategy_modules: tuple[str, ...],
 ) -> TopicConfig:
     configs, broker_configs = dict(topic), dict(broker)
 
@@ -211,6 +242,8 @@ def _effective_config(
         producer_id_expiration_ms=producer_id_expiration_ms,
         delete_retention_ms=number("delete.retention.ms"),
         compaction_threshold_bytes=number(COMPACTION_THRESHOLD),
+        compaction_strategy=str(_value(COMPACTION_STRATEGY, configs, broker_configs)),
+        strategy_modules=strategy_modules,
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
         min_cleanable_dirty_ratio=float(

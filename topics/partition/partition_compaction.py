@@ -40,11 +40,13 @@ from kledger.topics.compaction.compaction_rules import (
 from kledger.topics.compaction.compaction_run import (
     PROCESS_BYTES_MIN,
     CompactionRun,
+    compare_batches,
     count_records,
     index_batches,
     rebuild_batches,
 )
 from kledger.topics.compaction.record_index import TooManyRecords
+from kledger.topics.compaction.strategy_rule import OpenStrategy, StrategyRule, no_strategies
 from kledger.topics.config.topic_config import TopicConfig
 from kledger.topics.errors import CompactionRunning, TopicStorageFailed
 from kledger.topics.keys import PartitionKeys
@@ -102,10 +104,12 @@ class CompactionLimits:
     Attributes:
         memory_bytes_max: for the table of keys; what it does not hold goes to files.
         temporary_folder: of these files, which have no name; None is the system's.
+        open_strategy: imports the strategy of a topic, in the compute process.
     """
 
     memory_bytes_max: int = 64 << 20
     temporary_folder: Path | None = None
+    open_strategy: OpenStrategy = no_strategies
 
 
 class PartitionCompaction:
@@ -114,7 +118,8 @@ class PartitionCompaction:
     def __init__(
         self,
         *,
-        name: str,
+        topic: str,
+        partition: int,
         store: LedgerStore,
         ledger: ManagedLedger,
         keys: PartitionKeys,
@@ -126,7 +131,8 @@ class PartitionCompaction:
         """Make one.
 
         Args:
-            name: topic and partition, for errors.
+            topic: its short name.
+            partition: its number.
             store: of the ledger.
             ledger: of the partition.
             keys: of its rows.
@@ -135,7 +141,9 @@ class PartitionCompaction:
             removing: held while something is removed from the partition.
             clock: dates the runs.
         """
-        self._name = name
+        self._topic = topic
+        self._partition = partition
+        self._name = f"{topic}-{partition}"
         self._store = store
         self._ledger = ledger
         self._keys = keys
@@ -195,6 +203,8 @@ class PartitionCompaction:
 
         Raises:
             CompactionRunning: one runs.
+            StrategyNotAllowed, StrategyFailed: because of the topic's strategy; nothing has
+                changed.
             TopicStorageFailed: something could not be read or stored; nothing has changed.
             CorruptMessage: a stored batch cannot be read; nothing has changed.
         """
@@ -205,6 +215,7 @@ class PartitionCompaction:
             state=CompactionState.RUNNING, started_ms=started_ms, horizon=before.horizon
         )
         try:
+            config.check_strategy()
             with translated_errors():
                 counted = await self._begin_and_run(horizon, config, limits, started_ms)
         except BaseException as error:
@@ -263,6 +274,7 @@ class PartitionCompaction:
             aborted=self._aborted(),
             memory_bytes_max=limits.memory_bytes_max,
             temporary_folder=str(limits.temporary_folder or gettempdir()),
+            strategy=self._strategy(config, limits),
         )
         target = _Target(writer, interval_bytes(config.segment_bytes))
         try:
@@ -270,7 +282,11 @@ class PartitionCompaction:
                 CompactionRun, rules, memory_bytes_max=PROCESS_BYTES_MIN + limits.memory_bytes_max
             ) as session:
                 async for chunk, _ in source.chunks():
-                    await session.call(index_batches, [each.batch for each in chunk])
+                    batches = [each.batch for each in chunk]
+                    if rules.strategy is None:
+                        await session.call(index_batches, batches)
+                    else:
+                        await session.call(compare_batches, batches, source.origins(chunk))
                 async for chunk, is_end in source.chunks():
                     await target.write(await _rebuilt(session, chunk, is_end=is_end))
                 counted: CompactionCounts = await session.call(count_records, [])
@@ -283,6 +299,13 @@ class PartitionCompaction:
         else:
             await writer.abort()  # everything lies before the log start
         return counted
+
+    def _strategy(self, config: TopicConfig, limits: CompactionLimits) -> StrategyRule | None:
+        if not config.compaction_strategy:
+            return None
+        return StrategyRule(
+            config.compaction_strategy, self._topic, self._partition, limits.open_strategy
+        )
 
     async def _complete(self, target: "_Target", horizon: Position) -> None:
         """Make the result visible; from the tick on in which it is, `take_over` uses it."""
@@ -347,6 +370,16 @@ class _Source:
             previous = chunk
         if previous is not None:
             yield previous, True
+
+    def origins(self, chunk: Sequence[CompactedBatch]) -> list[tuple[int, int, int]]:
+        """Return the fields of `BatchOrigin`, for each batch."""
+        appended_from = EARLIEST
+        if self._compacted is not None:
+            appended_from = self._compacted.compacted.horizon.successor
+        return [
+            (*position, self._log_start if position >= appended_from else self._compacted_start)
+            for position, _, _ in chunk
+        ]
 
     async def _all(self) -> AsyncIterator[list[CompactedBatch]]:
         appended_from = EARLIEST

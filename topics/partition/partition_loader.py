@@ -294,7 +294,8 @@ class _PartitionLoader:
         checkpointer.write_rows(self.index_rows, self.aborted)
         removing = asyncio.Lock()
         compaction = PartitionCompaction(
-            name=context.partition,
+            topic=context.topic,
+            partition=context.index,
             store=self.store,
             ledger=self.ledger,
             keys=self.keys,

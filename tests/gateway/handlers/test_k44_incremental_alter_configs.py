@@ -99,6 +99,7 @@ async def test_lists_start_from_their_default() -> None:
     [
         (of("t", ("nope", SET, "1")), INVALID_CONFIG),
         (of("t", ("retention.ms", SET, "soon")), INVALID_CONFIG),
+        (of("t", ("compaction.strategy", SET, "os:path")), INVALID_CONFIG),
         (of("t", ("retention.ms", SET, "7"), ("nope", SET, "1")), INVALID_CONFIG),
         (of("t", ("retention.ms", APPEND, "1")), INVALID_CONFIG),
         (of("t", ("compression.type", SUBTRACT, "lz4")), INVALID_CONFIG),

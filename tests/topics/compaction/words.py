@@ -18,10 +18,13 @@ from kledger.topics.compaction.compaction_rules import (
 )
 from kledger.topics.compaction.compaction_run import (
     CompactionRun,
+    compare_batches,
     count_records,
     index_batches,
     rebuild_batches,
 )
+from kledger.topics.compaction.strategy_rule import StrategyRule
+from tests.topics.compaction.strategies import open_here
 
 NOW_MS = 1_700_000_000_000
 RETENTION_MS = 1000
@@ -82,21 +85,36 @@ def rules(
     memory_bytes_max: int = UNLIMITED,
     folder: Path | str = "/tmp",
     delete_retention_ms: int = RETENTION_MS,
+    strategy: str = "",
 ) -> CompactionRules:
     return CompactionRules(
-        now_ms, delete_retention_ms, tuple(aborted), memory_bytes_max, str(folder)
+        now_ms,
+        delete_retention_ms,
+        tuple(aborted),
+        memory_bytes_max,
+        str(folder),
+        StrategyRule(strategy, "orders", 0, open_here) if strategy else None,
     )
 
 
 def compact(
-    log: Sequence[Stored | bytes], run_rules: CompactionRules | None = None, *, step: int = 3
+    log: Sequence[Stored | bytes],
+    run_rules: CompactionRules | None = None,
+    *,
+    step: int = 3,
+    first_offset: int = 0,
 ) -> Compacted:
-    """Compact a whole log, some batches a call."""
+    """Compact a whole log, some batches a call; a strategy sees the records from an offset on."""
     stored = [each if isinstance(each, Stored) else Stored(each) for each in log]
-    run = CompactionRun(run_rules or rules())
+    run_rules = run_rules or rules()
+    run = CompactionRun(run_rules)
     chunks = [stored[start : start + step] for start in range(0, len(stored), step)]
     for chunk in chunks:
-        index_batches(run, *_data(chunk), no_pause)
+        if run_rules.strategy is None:
+            index_batches(run, *_data(chunk), no_pause)
+        else:
+            origins = [(3, number, first_offset) for number in range(len(chunk))]
+            compare_batches(run, *_data(chunk), origins, no_pause)
     rebuilt: list[RebuiltBatch] = []
     for chunk in chunks:
         horizons = [each.delete_horizon_ms for each in chunk]

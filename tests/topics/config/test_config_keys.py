@@ -38,7 +38,9 @@ segment.ms long 604800000 log.roll.ms
 unclean.leader.election.enable boolean false unclean.leader.election.enable
 """
 
-OURS = {"kledger.compaction.threshold.bytes", "kledger.retention.waits.for"}
+OURS = {
+    "compaction.strategy", "kledger.compaction.threshold.bytes", "kledger.retention.waits.for",
+}  # fmt: skip
 
 
 def test_names_types_defaults_and_synonyms_are_those_of_the_release() -> None:
@@ -52,7 +54,9 @@ def test_names_types_defaults_and_synonyms_are_those_of_the_release() -> None:
 
 
 def test_what_kafka_does_not_have_is_named_so() -> None:
-    assert OURS == {name for name in CONFIG_KEYS if name.startswith("kledger.")}
+    """But for the name that programs of native clients use."""
+    named = {name for name in CONFIG_KEYS if name.startswith("kledger.")}
+    assert {"compaction.strategy"} == OURS - named
 
 
 def test_only_the_segment_size_for_tests_is_internal() -> None:

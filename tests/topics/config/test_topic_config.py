@@ -8,10 +8,11 @@ from kledger.topics.config.topic_config import (
     TopicDefaults,
     check_configs,
     check_names,
+    check_strategy,
     describe,
     effective_config,
 )
-from kledger.topics.errors import InvalidConfig
+from kledger.topics.errors import InvalidConfig, StrategyNotAllowed
 
 DEFAULTS = TopicDefaults()
 
@@ -64,6 +65,8 @@ def test_for_whom_retention_waits(
         ("leader.replication.throttled.replicas", "1-2"), ("remote.storage.enable", "true"),
         ("segment.index.bytes", "3"), ("local.retention.ms", "-3"), ("segment.ms", "0"),
         ("max.compaction.lag.ms", "0"), ("retention.bytes", ""),
+        ("compaction.strategy", "Newest"), ("compaction.strategy", "acme:"),
+        ("compaction.strategy", "acme.:Newest"), ("compaction.strategy", "acme:os.system"),
     ],
 )  # fmt: skip
 def test_bad_values_are_refused_with_name_expected_and_got(name: str, text: str) -> None:
@@ -82,6 +85,7 @@ def test_bad_values_are_refused_with_name_expected_and_got(name: str, text: str)
         ("follower.replication.throttled.replicas", "0:1,1:2"), ("compression.zstd.level", "-5"),
         ("min.cleanable.dirty.ratio", "0"), ("remote.storage.enable", "false"),
         ("internal.segment.bytes", "100"), ("max.message.bytes", "0"),
+        ("compaction.strategy", ""), ("compaction.strategy", "acme.strategies:Newest"),
     ],
 )  # fmt: skip
 def test_good_values_pass(name: str, text: str) -> None:
@@ -96,6 +100,31 @@ def test_names_that_kafka_rejects_are_rejected(name: str) -> None:
         check_configs({name: "1"})
     with pytest.raises(InvalidConfig):
         check_names([name])
+
+
+@pytest.mark.parametrize(
+    ("name", "modules", "is_allowed"),
+    [
+        ("", (), True), ("acme:Newest", (), False), ("acme:Newest", ("acme",), True),
+        ("acme.strategies:Newest", ("acme",), True), ("acmes:Newest", ("acme",), False),
+        ("acme:Newest", ("acme.strategies",), False), ("own:Newest", ("acme", "own"), True),
+    ],
+)  # fmt: skip
+def test_strategies_of_listed_modules_are_allowed(
+    name: str, modules: tuple[str, ...], is_allowed: bool
+) -> None:
+    defaults = TopicDefaults(compaction_strategy_modules=modules)
+    config = effective_config({"compaction.strategy": name}, defaults)
+    assert name == config.compaction_strategy
+    if is_allowed:
+        check_strategy({"compaction.strategy": f" {name} "}, defaults)
+        config.check_strategy()
+        return
+    text = f"compaction.strategy: expected .*{', '.join(modules) or 'none'}.* got {name}"
+    with pytest.raises(InvalidConfig, match=text):
+        check_strategy({"compaction.strategy": name}, defaults)
+    with pytest.raises(StrategyNotAllowed, match=text):
+        config.check_strategy()
 
 
 def test_contradiction_of_two_values_is_refused() -> None:
@@ -126,7 +155,7 @@ def test_first_synonym_wins_and_negative_hours_are_no_limit() -> None:
     [
         {"configs": {"log.retention.ms": "never"}}, {"configs": {"log.roll.hours": "0"}},
         {"configs": {"log.segment.bytes": "7"}}, {"batch_validation": "deep"},
-        {"num_partitions": 0},
+        {"num_partitions": 0}, {"compaction_strategy_modules": ("acme:Newest",)},
     ],
 )  # fmt: skip
 def test_bad_defaults_are_refused_when_they_are_made(fields: dict[str, object]) -> None:
@@ -138,7 +167,7 @@ def test_describe_lists_every_public_name_with_its_source() -> None:
     defaults = TopicDefaults(configs={"log.retention.hours": "2"})
     entries = {entry.name: entry for entry in describe({"retention.ms": "5"}, defaults)}
     assert sorted(entries) == list(entries)
-    assert 35 == len(entries)
+    assert 36 == len(entries)
     found = entries["retention.ms"]
     assert ("5", ConfigSource.TOPIC) == (found.value, found.source)
     assert [

@@ -1,15 +1,23 @@
 """Compacted partitions: what readers see before, while and after the beginning is rewritten."""
 
 import asyncio
+import re
 
 import pytest
 
 from kledger.batches.builder import NewRecord, build_batch
 from kledger.ledger.testing import FaultyEngine
-from kledger.topics.errors import CompactionRunning, TopicStorageFailed
+from kledger.topics.config.topic_config import TopicDefaults
+from kledger.topics.errors import (
+    CompactionRunning,
+    StrategyFailed,
+    StrategyNotAllowed,
+    TopicStorageFailed,
+)
 from kledger.topics.partition.partition_compaction import CompactionLimits, CompactionState
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS
+from tests.topics.compaction.strategies import open_here
 from tests.topics.words import SMALL_SEGMENTS, all_values, append, offsets, open_topics
 
 COMPACTED = {**SMALL_SEGMENTS, "cleanup.policy": "compact"}
@@ -302,3 +310,86 @@ async def test_a_deleted_topic_leaves_no_entries() -> None:
         await topics.registry.finish_deletions()
         assert -1 == engine.last_entry(compacted.ledger_id)
         assert [] == topics.store.scan_rows(b"P")
+
+
+# Strategies
+
+BY_STRATEGIES = CompactionLimits(open_strategy=open_here)
+ALLOWED = TopicDefaults(compaction_strategy_modules=("own",))
+
+
+def by(name: str, **configs: str) -> dict[str, str]:
+    """Return settings of a topic whose strategy `open_here` opens."""
+    return {**COMPACTED, "compaction.strategy": f"own:{name}", **configs}
+
+
+async def test_a_strategy_decides_which_record_of_a_key_stays() -> None:
+    """In the second run, too, between what the first has kept and what was appended since."""
+    async with open_topics(defaults=ALLOWED) as topics:
+        log = await topics.log(configs=by("largest"))
+        await keyed(log, "a=5", "b=1", "a=3", "b=2", "a=4")
+        counts = await log.compact(BY_STRATEGIES)
+        assert counts is not None
+        assert (2, 1) == (counts.skipped, counts.superseded)
+        assert [b"5", b"2"] == await all_values(log)
+        await keyed(log, "b=1", "a=6", "c=1")
+        assert [b"5", b"2", b"1", b"6", b"1"] == await all_values(log)
+        await log.compact(BY_STRATEGIES)
+        assert [b"2", b"6", b"1"] == await all_values(log)
+
+
+async def test_a_strategy_can_be_changed_between_runs() -> None:
+    async with open_topics(defaults=ALLOWED) as topics:
+        log = await topics.log(configs=by("largest"))
+        await keyed(log, "a=5", "a=3")
+        await log.compact(BY_STRATEGIES)
+        await topics.registry.alter_configs("orders", {"compaction.strategy": None})
+        await keyed(log, "a=2")
+        await log.compact(BY_STRATEGIES)
+        assert [b"2"] == await all_values(log)
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+async def test_deleted_records_are_not_shown_to_a_strategy(policy: str) -> None:
+    """The log begins within a batch; were its first record kept, the key would be lost."""
+    async with open_topics(defaults=ALLOWED) as topics:
+        log = await topics.log(configs=by("first_one", **{"cleanup.policy": policy}))
+        pairs = [(b"a", b"9"), (b"b", b"9"), (b"a", b"1")]
+        records = [NewRecord(value, key=key, timestamp=NOW_MS) for key, value in pairs]
+        await append(log, build_batch(records))
+        await keyed(log, "a=2", "b=1")
+        await log.delete_records(2)
+        await log.compact(BY_STRATEGIES)
+        await topics.registry.alter_configs("orders", {"cleanup.policy": "compact"})
+        assert [b"1", b"1"] == await all_values(log)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "reason"),
+    [
+        ("own:only_numbers", StrategyFailed, "own:only_numbers failed .* offset 1: ValueError"),
+        ("own:Missing", StrategyFailed, "own:Missing cannot be loaded"),
+        (
+            "other:largest",
+            StrategyNotAllowed,
+            r"compaction\.strategy: .*\(own\), got other:largest",
+        ),
+    ],
+)
+async def test_a_strategy_that_fails_or_is_forbidden_changes_nothing(
+    name: str, kind: type[Exception], reason: str
+) -> None:
+    engine = FaultyEngine(None)
+    defaults = TopicDefaults(compaction_strategy_modules=("own", "other"))
+    async with open_topics(engine, defaults=defaults) as topics:
+        log = await topics.log(configs={**COMPACTED, "compaction.strategy": name})
+        await keyed(log, "a=1", "a=x", "a=2")
+    async with open_topics(engine, defaults=ALLOWED) as topics:
+        log = await topics.log()
+        with pytest.raises(kind, match=reason):
+            await log.compact(BY_STRATEGIES)
+        status = log.compaction.status
+        assert (CompactionState.ERROR, None) == (status.state, status.horizon)
+        assert re.search(reason, status.error)
+        assert [b"1", b"x", b"2"] == await all_values(log)
+        assert not log.managed_ledger.is_compacting
