@@ -15,6 +15,8 @@ from kledger.runtime.clock import Clock
 from kledger.topics.errors import TopicsError
 from kledger.topics.keys import PartitionKeys, ids_after
 from kledger.topics.partition import records
+from kledger.topics.partition.compacted_expiry import released_upto
+from kledger.topics.partition.index_rows import IndexRows
 from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.retention_plan import is_any_due
 from kledger.topics.topic import Topic
@@ -92,21 +94,33 @@ def _due(
 def _is_due(
     topic: Topic, store: LedgerStore, index: int, committed_offset: int | None, now_ms: int
 ) -> bool:
-    keys = PartitionKeys(topic.id, index)
-    ledgers = store.stored_ledgers(topic.ledger_name(index))
+    keys, name = PartitionKeys(topic.id, index), topic.ledger_name(index)
+    ledgers, compacted = store.stored_ledgers(name), store.stored_compacted(name)
     if ledgers is None:
         return True
-    log_start = store.get_row(keys.log_start)
+    log_start_row = store.get_row(keys.log_start)
+    log_start = records.decode_log_start(log_start_row) if log_start_row else 0
     ledger_summaries = {
         ledger_id: records.decode_ledger_summary(ledger_id, row)
         for key, row in store.scan_rows(keys.ledger_summaries)
         for ledger_id in ids_after(key, keys.ledger_summaries)
     }
+    if compacted is not None and compacted.ledger_id in ledger_summaries:
+        upto = released_upto(
+            IndexRows(store, keys),
+            compacted,
+            ledger_summaries[compacted.ledger_id],
+            topic.config,
+            appended_bytes=sum(each.size for each in ledgers),
+            now_ms=now_ms,
+        )
+        if upto > log_start:
+            return True
     return is_any_due(
         ledgers,
         ledger_summaries,
         topic.config,
-        log_start_offset=records.decode_log_start(log_start) if log_start else 0,
+        log_start_offset=log_start,
         committed_offset=committed_offset,
         now_ms=now_ms,
     )

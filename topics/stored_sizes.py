@@ -43,7 +43,9 @@ def _read(store: LedgerStore, names: Sequence[str]) -> list[int | None]:
 
 def _size(store: LedgerStore, name: str) -> int | None:
     try:
-        ledgers = store.stored_ledgers(name)
+        ledgers, compacted = store.stored_ledgers(name), store.stored_compacted(name)
     except LedgerError:
         return None
-    return None if ledgers is None else sum(each.size for each in ledgers)
+    if ledgers is None:
+        return None
+    return sum(each.size for each in ledgers) + (0 if compacted is None else compacted.size)

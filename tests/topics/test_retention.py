@@ -7,8 +7,9 @@ import pytest
 
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.testing import FaultyEngine
-from tests.batches.words import batch
-from tests.topics.words import TopicStore, append, open_topics
+from tests.batches.words import NOW_MS, batch
+from tests.topics.partition.test_compaction import COMPACTED, LIMITS, keyed
+from tests.topics.words import TopicStore, all_values, append, open_topics
 
 OLD = {"retention.ms": "1", "kledger.retention.waits.for": "groups"}
 
@@ -74,3 +75,65 @@ async def test_unreadable_rows_are_reported_by_the_opening(
             for record in caplog.records
             if record.name == "kledger.topics.retention"
         ]
+
+
+async def compacted_and_closed(opened: TopicStore, configs: dict[str, str]) -> int:
+    """Make a closed partition of ten compacted records, one a millisecond; return their bytes."""
+    log = await opened.log("orders", {**COMPACTED, **configs})
+    for number in range(10):
+        await keyed(log, f"k{number}={number}", timestamp=NOW_MS + number)
+    await log.managed_ledger.roll_over()
+    await log.compact(LIMITS)
+    assert [0] == [each.entries for each in log.managed_ledger.ledgers], "all are compacted"
+    await opened.registry.all()[0].close_partition(0)
+    return log.size_bytes
+
+
+@pytest.mark.parametrize(("passed_ms", "is_opened"), [(1_000, False), (1_006, True)])
+async def test_a_closed_partition_is_opened_for_the_age_of_what_was_compacted(
+    passed_ms: int, is_opened: bool
+) -> None:
+    """Regression: only ledgers of the log were looked at, so nothing of it ever expired."""
+    async with open_topics() as opened:
+        await compacted_and_closed(
+            opened, {"cleanup.policy": "compact,delete", "retention.ms": "1000"}
+        )
+        opened.clock.advance(passed_ms)
+        await opened.registry.enforce_retention()
+        topic = opened.registry.all()[0]
+        assert is_opened == topic.is_open(0)
+        log = await topic.open_partition(0)
+        assert is_opened == (log.log_start_offset > 0)
+        left = await all_values(log)
+        assert [b"%d" % number for number in range(10)][-len(left) :] == left
+        await topic.close_partition(0)
+        await opened.registry.enforce_retention()
+        assert not topic.is_open(0), "the rest is not due"
+
+
+@pytest.mark.parametrize(("share", "is_opened"), [(1.0, False), (0.5, True), (0.0, True)])
+async def test_a_closed_partition_is_opened_for_the_size_of_what_was_compacted(
+    share: float, is_opened: bool
+) -> None:
+    """At least `retention.bytes` stay, of the compacted ledger too."""
+    async with open_topics() as opened:
+        configs = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
+        size = await compacted_and_closed(opened, configs)
+        await opened.registry.alter_configs("orders", {"retention.bytes": str(int(size * share))})
+        await opened.registry.enforce_retention()
+        topic = opened.registry.all()[0]
+        assert is_opened == topic.is_open(0)
+        log = await topic.open_partition(0)
+        left = len(await all_values(log))
+        assert 10 * share <= left <= 10 * share + 2
+        await topic.close_partition(0)
+        await opened.registry.enforce_retention()
+        assert not topic.is_open(0), "the rest is not due"
+
+
+async def test_without_delete_nothing_of_what_was_compacted_is_looked_at() -> None:
+    async with open_topics() as opened:
+        await compacted_and_closed(opened, {"retention.ms": "1", "retention.bytes": "0"})
+        opened.clock.advance(10_000)
+        await opened.registry.enforce_retention()
+        assert not opened.registry.all()[0].is_open(0)

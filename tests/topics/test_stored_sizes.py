@@ -4,6 +4,7 @@ from kledger.ledger.engine.errors import StorageError
 from kledger.ledger.engine.memory import MemoryEngine
 from kledger.topics.stored_sizes import stored_sizes
 from tests.batches.words import batch
+from tests.topics.partition.test_compaction import COMPACTED, LIMITS, keyed
 from tests.topics.words import append, open_topics
 
 
@@ -20,6 +21,19 @@ async def test_closed_partitions_tell_their_size_and_stay_closed() -> None:
         size = len(records)
         assert {(topic, 0): size, (topic, 1): 2 * size} == found, "2 is open, 3 was never"
         assert [False, False] == [topic.is_open(index) for index in (0, 1)]
+
+
+async def test_what_compactions_have_kept_counts() -> None:
+    """Regression: it was left out, and the size fell to nothing when the partition closed."""
+    async with open_topics() as opened:
+        log = await opened.log(configs=COMPACTED)
+        await keyed(log, *(f"k{n % 3}={n}" for n in range(20)))
+        await log.managed_ledger.roll_over()
+        await log.compact(LIMITS)
+        size, topic = log.size_bytes, opened.registry.all()[0]
+        assert size > 0
+        await topic.close_partition(0)
+        assert {(topic, 0): size} == await stored_sizes(opened.store, [(topic, 0)])
 
 
 class Unreadable(MemoryEngine):

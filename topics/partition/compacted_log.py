@@ -86,10 +86,10 @@ class CompactedLog:
         self.compacted = compacted
         self.summary = summary
         self._entries = CompactedEntries(ledger, compacted)
-        self._rows = IndexRows(store, keys)
+        self.rows = IndexRows(store, keys)
         index = OffsetIndex(0)
         index.add_summary(summary)
-        self.lookup = OffsetLookup(store, self._entries, self._rows, index)
+        self.lookup = OffsetLookup(store, self._entries, self.rows, index)
         self.hints = ReadHints()
 
     @property
@@ -106,20 +106,6 @@ class CompactedLog:
         """
         start = self.hints.get(offset) or await self.lookup.find(offset)
         return await self._entries.read_entries(start, READ_ENTRIES_MAX, bytes_max=max_bytes)
-
-    async def first_offset_since(self, timestamp: int) -> int:
-        """Return where the batches begin that may have a record of that time, or a newer one.
-
-        That is 0 if all may, because the offsets before the first batch belong to it: their records
-        have newer ones, and a consumer that is there continues with the first batch.
-        """
-        ledger_id, entries = self.compacted.ledger_id, self.compacted.entries
-        found = await self._rows.around(
-            ledger_id, entries, lambda row: row.max_timestamp_so_far < timestamp
-        )
-        if found.before is None:
-            return 0
-        return self.end_offset if found.after is None else found.after.first_offset
 
     async def batch_from(self, position: Position) -> CompactedBatch | None:
         """Return the first batch at or after a position; None at the end. Raises as `read`."""

@@ -46,11 +46,12 @@ class IndexRows:
         Raises:
             LedgerError: a row cannot be read.
         """
-        return await self._store.run_blocking(self._around, ledger_id, end_entry, is_before)
+        return await self._store.run_blocking(self.search, ledger_id, end_entry, is_before)
 
-    def _around(
+    def search(
         self, ledger_id: int, end_entry: int, is_before: Callable[[Interval], bool]
     ) -> Neighbours:
+        """Do what `around` does; blocks, so it is for a thread."""
         before = after = None
         low, high = 0, end_entry  # where the target may begin
         while low < high:

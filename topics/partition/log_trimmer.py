@@ -29,6 +29,7 @@ from kledger.topics.config.topic_config import TopicConfig
 from kledger.topics.errors import TopicsError
 from kledger.topics.keys import PartitionKeys
 from kledger.topics.partition import records
+from kledger.topics.partition.compacted_expiry import released_upto
 from kledger.topics.partition.offset_index import UNKNOWN, OffsetIndex
 from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer
 from kledger.topics.partition.partition_compaction import PartitionCompaction
@@ -282,18 +283,22 @@ class LogTrimmer:
         self, config: TopicConfig | None, now_ms: int, moved: Callable[[], None]
     ) -> None:
         """Raise the log start over what the policy `delete` releases of the compacted log."""
-        compacted, first_appended = self._compaction.compacted, self._index.first_offset
-        if compacted is None or config is None or not config.is_anything_deleted:
+        log, first_appended = self._compaction.compacted, self._index.first_offset
+        if log is None or config is None or not config.is_anything_deleted:
             return
-        end = min(compacted.end_offset, first_appended)
+        end = min(log.end_offset, first_appended)
         if end <= self._state.log_start_offset:
             return
-        offset = self._state.log_start_offset
-        if config.retention_ms >= 0:
-            offset = await compacted.first_offset_since(now_ms - config.retention_ms)
-        if 0 <= config.retention_bytes <= self._ledger.total_size:
-            offset = end
-        await self._raise_log_start(min(offset, end), moved)
+        released = partial(
+            released_upto,
+            log.rows,
+            log.compacted,
+            log.summary,
+            config,
+            appended_bytes=self._ledger.total_size,
+            now_ms=now_ms,
+        )
+        await self._raise_log_start(min(await self._store.run_blocking(released), end), moved)
 
     async def remove_stale_rows(self, since_ledger_id: int = 0) -> None:
         """Remove the rows of removed ledgers: the step of a removal that a crash may have skipped.
