@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from contextlib import suppress
 from functools import partial
@@ -40,22 +41,19 @@ def record_origin(value: bytes) -> tuple[str, TopicPartitionKey, int]:
     return producer.decode(), (topic.decode(), int(partition)), int(sequence)
 
 
-class LoadProducer:
-    """Sends to all partitions round robin, idempotently, until it is stopped; in its own thread."""
+class CrashProducer(ABC):
+    """Sends idempotently until it is stopped, in its own thread; lives through kills."""
 
-    def __init__(
-        self, name: str, bootstrap: str, places: list[TopicPartitionKey], codec: str
-    ) -> None:
+    pause_s: float
+    """Between two rounds."""
+
+    def __init__(self, name: str, bootstrap: str, codec: str) -> None:
         """Make the client; nothing is sent before start()."""
         self.name = name
-        self.sent: dict[TopicPartitionKey, int] = dict.fromkeys(places, 0)
-        self.acknowledged: dict[TopicPartitionKey, list[tuple[int, int]]] = {
-            place: [] for place in places
-        }
         self.errors: list[str] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._producer = Producer({
+        self.producer = Producer({
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
             "acks": "all",
@@ -77,18 +75,47 @@ class LoadProducer:
         """Stop sending, wait for what is under way, and give the number of records left over."""
         self._stopping.set()
         self._thread.join()
-        return self._producer.flush(PROGRAM_S)
+        return self.producer.flush(PROGRAM_S)
+
+    @abstractmethod
+    def send_round(self) -> None:
+        """Send the next records; those for which the queue is full come in the next round."""
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self.pause_s):
+            self.send_round()
+            self.producer.poll(0)
+
+    def _failed(self, error: KafkaError) -> None:
+        """Note what the library cannot recover from; lost connections are the point of the test."""
+        if error.fatal():
+            self.errors.append(f"{self.name}: {error}")
+
+
+class LoadProducer(CrashProducer):
+    """Sends to all partitions round robin."""
+
+    pause_s = _PAUSE_S
+
+    def __init__(
+        self, name: str, bootstrap: str, places: list[TopicPartitionKey], codec: str
+    ) -> None:
+        """Make the client; nothing is sent before start()."""
+        super().__init__(name, bootstrap, codec)
+        self.sent: dict[TopicPartitionKey, int] = dict.fromkeys(places, 0)
+        self.acknowledged: dict[TopicPartitionKey, list[tuple[int, int]]] = {
+            place: [] for place in places
+        }
 
     def acknowledged_so_far(self) -> dict[TopicPartitionKey, list[tuple[int, int]]]:
         """Give (sequence, offset) of what was acknowledged; may be called while it runs."""
         return {place: list(pairs) for place, pairs in self.acknowledged.items()}
 
-    def _run(self) -> None:
-        while not self._stopping.wait(_PAUSE_S):
-            for place in self.sent:
-                for _ in range(_ROUND_RECORDS):
-                    self._send(place)
-            self._producer.poll(0)
+    def send_round(self) -> None:
+        """Send records to every partition."""
+        for place in self.sent:
+            for _ in range(_ROUND_RECORDS):
+                self._send(place)
 
     def _send(self, place: TopicPartitionKey) -> None:
         """Send the next record of a place; leave it for later when the queue is full."""
@@ -97,9 +124,9 @@ class LoadProducer:
         value = record_value(self.name, place, sequence)
         noted = partial(self._delivered, place, sequence)
         try:
-            self._producer.produce(topic, value, partition=partition, on_delivery=noted)
+            self.producer.produce(topic, value, partition=partition, on_delivery=noted)
         except BufferError:
-            self._producer.poll(_PAUSE_S)
+            self.producer.poll(_PAUSE_S)
         else:
             self.sent[place] = sequence + 1
 
@@ -110,11 +137,6 @@ class LoadProducer:
             self.errors.append(f"{self.name} {place} {sequence}: {error}")
         else:
             self.acknowledged[place].append((sequence, message.offset()))
-
-    def _failed(self, error: KafkaError) -> None:
-        """Note what the library cannot recover from; lost connections are the point of the test."""
-        if error.fatal():
-            self.errors.append(f"{self.name}: {error}")
 
 
 class CommittingConsumer:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 
 import kledger
 from compat_tests.compacted_topics import (
@@ -27,7 +27,7 @@ from compat_tests.compacted_topics import (
     read_partition,
 )
 from compat_tests.conftest import COMPACTING
-from compat_tests.crash_load import record_value
+from compat_tests.crash_load import CrashProducer, record_value
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds
 from compat_tests.servers import KledgerServer
 from compat_tests.servers.kledger import kledger_program
@@ -54,44 +54,20 @@ class Newest(NamedTuple):
     offset: int
 
 
-class KeyedProducer:
-    """Writes the same keys again and again, idempotently, in a thread; lives through kills."""
+class KeyedProducer(CrashProducer):
+    """Writes the same keys again and again."""
+
+    pause_s = PAUSE_S
 
     def __init__(self, name: str, bootstrap: str, codec: str) -> None:
-        self.name = name
+        super().__init__(name, bootstrap, codec)
         self.newest: dict[Key, Newest] = {}
         self.sent: dict[Key, int] = {}
         self.sent_count = 0
-        self.errors: list[str] = []
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._producer = Producer({
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "compression.type": codec,
-            "linger.ms": 2,
-            "reconnect.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 200,
-            "retry.backoff.ms": 20,
-            "log_level": 0,
-            "error_cb": self._failed,
-        })  # fmt: skip
 
-    def start(self) -> None:
-        """Begin to send."""
-        self._thread.start()
-
-    def finish(self) -> int:
-        """Stop sending, wait for what is under way, and give the number of records left over."""
-        self._stopping.set()
-        self._thread.join()
-        return self._producer.flush(PROGRAM_S)
-
-    def _run(self) -> None:
-        while not self._stopping.wait(PAUSE_S):
-            for _ in range(BURST_RECORDS):
-                self._send(self.sent_count)
-            self._producer.poll(0)
+    def send_round(self) -> None:
+        for _ in range(BURST_RECORDS):
+            self._send(self.sent_count)
 
     def _send(self, sequence: int) -> None:
         number = sequence * 7919 % KEYS
@@ -99,12 +75,12 @@ class KeyedProducer:
         headers: list[tuple[str, str | bytes | None]] = [("sequence", str(sequence).encode())]
         noted = partial(self._delivered, (partition, key), sequence)
         try:
-            self._producer.produce(
+            self.producer.produce(
                 TOPIC, expected_value(self.name, partition, sequence), key, partition,
                 headers=headers, on_delivery=noted,
             )  # fmt: skip
         except BufferError:
-            self._producer.poll(PAUSE_S)
+            self.producer.poll(PAUSE_S)
         else:
             self.sent[partition, key] = sequence
             self.sent_count += 1
@@ -117,10 +93,6 @@ class KeyedProducer:
             return
         offset = message.offset()
         self.newest[key] = Newest(sequence, -1 if offset is None else offset)
-
-    def _failed(self, error: KafkaError) -> None:
-        if error.fatal():
-            self.errors.append(f"{self.name}: {error}")
 
 
 def expected_value(producer: str, partition: int, sequence: int) -> bytes | None:
