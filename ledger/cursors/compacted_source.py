@@ -8,6 +8,7 @@ Must not know: acknowledgements, consumers, what is kept.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from kledger.ledger.compacted_reader import CompactedReader
@@ -61,25 +62,24 @@ class CompactedSource:
         """
         while True:
             compacted = self._ledgers.head.compacted
-            try:
-                if compacted is not None and start <= compacted.horizon:
-                    return await self._read_compacted(
-                        compacted, start, count, bytes_max, max_position
-                    )
-                entries = await self._reader.read_entries(start, count, bytes_max, max_position)
-            except CompactedLedgerReplaced:
+            if compacted is not None and start <= compacted.horizon:
+                with suppress(CompactedLedgerReplaced):
+                    return await self._read_kept(compacted, start, count, bytes_max, max_position)
                 continue
+            try:
+                entries = await self._reader.read_entries(start, count, bytes_max, max_position)
             except LedgerError:
                 if not self._is_compacted_now(start):
                     raise
-            if not self._is_compacted_now(start):
-                return self._appended(entries, max_position)
+            else:
+                if not self._is_compacted_now(start):
+                    return self._appended(entries, max_position)
 
     def _is_compacted_now(self, start: Position) -> bool:
         compacted = self._ledgers.head.compacted
         return compacted is not None and start <= compacted.horizon
 
-    async def _read_compacted(
+    async def _read_kept(
         self,
         compacted: CompactedLedger,
         start: Position,

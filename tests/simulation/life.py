@@ -26,6 +26,7 @@ from tests.simulation import (
     consuming,
     cursor_reading,
     cursors,
+    following,
     reading,
     revising,
     whole,
@@ -71,6 +72,7 @@ ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
     "set a timer": (changing.set_timer, 1),
     "compact": (compacting.compact, 5),
     "read compacted": (compacting.read_compacted, 3),
+    "follow compacted": (following.follow, 4),
     "open cursor": (cursors.open_cursor, 3),
     "close cursor": (cursors.close_cursor, 0.5),
     "delete cursor": (cursors.delete_cursor, 0.3),
@@ -99,7 +101,11 @@ ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
 }
 """The actions and their usual weights. A seed favours some and omits others."""
 
-SHARING = [name for name, (action, _) in ACTIONS.items() if action.__module__ == consuming.__name__]
+SHARING = [
+    name
+    for name, (action, _) in ACTIONS.items()
+    if action.__module__ in {consuming.__name__, following.__name__}
+]
 """Actions that need entries that are record batches."""
 
 
@@ -192,6 +198,7 @@ class Life:
         for log in scene.model.logs.values():
             if log.handle is not None and scene.random.random() < DRAINS:
                 await consuming.drain(scene, log.handle)
+                await following.catch_up(scene, log.handle)
         await scene.clock.sleep(SETTLED_MS)
         for _ in range(APPENDED_AGAIN_MAX):
             if not scene.store.is_fenced:
@@ -315,6 +322,7 @@ class Life:
         scene.trace_line("close the store")
         scene.is_ending = True
         await asyncio.wait_for(consuming.close_all(scene), PATIENCE_S)
+        await asyncio.wait_for(following.close_all(scene), PATIENCE_S)
         await asyncio.wait_for(scene.store.close(), PATIENCE_S)
         check(not scene.model.stream, "the store is closed, and a caller still waits")
         await scene.rest()

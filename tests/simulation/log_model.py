@@ -27,6 +27,7 @@ from tests.simulation.invariants import InvariantBroken, check
 
 if TYPE_CHECKING:
     from tests.simulation.cursor_model import CursorModel
+    from tests.simulation.following import FollowerModel
     from tests.simulation.sharing_model import SharingModel
 
 USABLE = {
@@ -86,6 +87,7 @@ class HandleModel:
         non_durable: its non-durable cursors.
         partition: its subscriptions, if there are any.
         sharing: the open subscription.
+        follower: the consumer that reads compacted.
     """
 
     number: int
@@ -102,6 +104,7 @@ class HandleModel:
     non_durable: list["CursorModel"] = field(default_factory=list)
     partition: PartitionSubscriptions | None = None
     sharing: "SharingModel | None" = None
+    follower: "FollowerModel | None" = None
     _listed: tuple[tuple[LedgerInfo, ...], tuple[Position, ...]] = ((), ())
 
     def __str__(self) -> str:
