@@ -18,7 +18,6 @@ class DispatchOptions:
             deliveries stop, until there are fewer than half; 0: no limit. Like the limit of a
             single consumer, it holds for shared and key_shared only.
         failover_delay_ms: how long the next active consumer waits after the one before has left.
-        reads_compacted: exclusive and failover: whether the cursor reads compacted.
         partition_index: spreads the active consumers of a topic over its partitions.
         read_entries_max: the most entries that one read asks for.
         read_bytes_max: the most bytes of those entries, beyond the first one.
@@ -32,7 +31,6 @@ class DispatchOptions:
 
     unacked_subscription_max: int = 200_000
     failover_delay_ms: int = 1_000
-    reads_compacted: bool = False
     partition_index: int = 0
     read_entries_max: int = 500
     read_bytes_max: int = 2 << 20

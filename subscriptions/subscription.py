@@ -235,7 +235,6 @@ class Subscription:
                 f"read compacted: expected an exclusive or failover consumer, got {wanted}"
             )
         dispatch_options = DispatchOptions(
-            reads_compacted=reads_compacted,
             unacked_subscription_max=unacked_subscription_max,
             failover_delay_ms=failover_delay_ms,
             partition_index=self._context.partition_index,
@@ -244,7 +243,10 @@ class Subscription:
         async with self._lock:
             self._check_admits(wanted, reads_compacted=reads_compacted)
             dispatcher = await self._dispatcher_for(
-                wanted, dispatch_options, is_continued=is_continued
+                wanted,
+                dispatch_options,
+                reads_compacted=reads_compacted,
+                is_continued=is_continued,
             )
             # It may have been fenced or closed while another dispatcher was being closed.
             self._check_admits(wanted, reads_compacted=reads_compacted)
@@ -407,17 +409,23 @@ class Subscription:
             raise ConsumerBusy(f"subscription {self.name} has {self._consumers_max} consumers")
 
     async def _dispatcher_for(
-        self, wanted: SubscriptionType, options: DispatchOptions, *, is_continued: bool
+        self,
+        wanted: SubscriptionType,
+        options: DispatchOptions,
+        *,
+        reads_compacted: bool,
+        is_continued: bool,
     ) -> Dispatcher:
         """Return the dispatcher of a type; another one is closed, which has no consumers now."""
-        known = self._dispatcher
-        is_wanted = wanted is self._type and (self._consumers or options == self._options)
+        known, is_read_so = self._dispatcher, reads_compacted is self.cursor.reads_compacted
+        has_options = is_read_so and options == self._options
+        is_wanted = wanted is self._type and (self._consumers or has_options)
         if known is not None and is_wanted and not known.is_closed:
             return known
         await self._close_dispatcher()
         self._type, self._options = wanted, options
         with translating():
-            self.cursor.set_reads_compacted(is_wanted=options.reads_compacted)
+            self.cursor.set_reads_compacted(is_wanted=reads_compacted)
         # A durable one that has acknowledged something continues, whichever consumer that was.
         is_begun = self.is_durable and self.cursor.mark_delete_position.entry_id >= 0
         context = self._context
@@ -530,9 +538,7 @@ class Subscription:
 
     def _unacknowledged_entries(self) -> AsyncIterator[UnacknowledgedEntry]:
         context = self._context
-        return unacknowledged_entries(
-            self.cursor, context.visibility_filter, context.compute_pool
-        )
+        return unacknowledged_entries(self.cursor, context.visibility_filter, context.compute_pool)
 
     def _clear(self) -> None:
         if self._dispatcher is not None:
