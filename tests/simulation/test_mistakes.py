@@ -30,6 +30,7 @@ from kledger.ledger.commits.committer import (
     Submitter,
     submitted,
 )
+from kledger.ledger.cursors.compacted_positions import CompactedPositions
 from kledger.ledger.cursors.cursor_reads import CursorReads
 from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
 from kledger.ledger.cursors.cursor_state import CursorChanges
@@ -266,6 +267,18 @@ def completes_what_lacks_entries(writer: CompactionWriter) -> None:
     writer._check_running()
 
 
+def moves_over_what_was_kept(state: CursorState, last: Position) -> bool:
+    """Ledgers that are removed move a cursor over what a compaction has kept of them."""
+    state.acknowledge_removed(last)
+    return True
+
+
+def forgets_what_was_read(
+    positions: CompactedPositions, start: Position, found: Iterable[Position], upto: Position
+) -> None:
+    """Acknowledgements do not meet across what a compaction has removed."""
+
+
 right_start = Committer._start
 right_plan_recovery = recovery.plan_recovery  # type: ignore[attr-defined]  # as it is patched
 right_delete_cursor = CursorWriter.delete
@@ -302,6 +315,8 @@ MISTAKES = (
     Mistake(ManagedLedger, "_abort_compaction", forgets_what_it_wrote, seeds=500),
     Mistake(recovery, "plan_recovery", leaves_unfinished_compactions, seeds=500),
     Mistake(CompactionWriter, "_check_whole", completes_what_lacks_entries, seeds=500),
+    Mistake(CursorState, "ledgers_removed", moves_over_what_was_kept, seeds=500),
+    Mistake(CompactedPositions, "note_read", forgets_what_was_read, seeds=50),
     Mistake(ManagedLedger, "close_after_fault", goes_on_after_a_fault, seeds=200),
 )
 
