@@ -203,12 +203,10 @@ class Client:
             negative_ack_redelivery_delay_ms: between a negative ack and the redelivery.
             ack_timeout_ms: until a received, unacknowledged message is redelivered; None: never.
             dead_letter: the policy for messages that are redelivered too often.
-            read_compacted: exclusive, failover: receive only the last message of each key, where
-                the topic is compacted, and none of a key whose last message has no value.
+            read_compacted: of what is compacted receive the last message of each key alone.
 
         Raises:
-            ConsumerBusy: another consumer excludes this one, or is of another type, or reads
-                compacted and this one does not.
+            ConsumerBusy: another consumer excludes this one, or is of another type.
             ConsumerAssign: key ranges overlap those of another consumer.
             Timeout: it took longer than `operation_timeout_ms`; a retry may help.
             TopicNotFound, InvalidArgument: the topic is missing, or an argument is wrong.
@@ -223,8 +221,7 @@ class Client:
             name=self._random_name("consumer") if consumer_name is None else consumer_name,
             priority_level=priority_level,
             receiver_queue_size=receiver_queue_size,
-            unacked_max=max_unacked,
-            unacked_subscription_max=max_unacked_subscription,
+            unacked_max=max_unacked, unacked_subscription_max=max_unacked_subscription,
             key_ranges=ranges_of(key_ranges),
             failover_delay_ms=failover_delay_ms,
             negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
@@ -232,9 +229,8 @@ class Client:
             reads_compacted=bool(read_compacted),
         )  # fmt: skip
         async with services.operations.run(f"subscribe to {topic}") as operation:
-            info = await services.broker.lookup(topic, create=True)
             consumer = Consumer(
-                services, info, options,
+                services, await services.broker.lookup(topic, create=True), options,
                 create_producer=self.create_producer, on_closed=self._on_closed,
             )  # fmt: skip
             return await self._open_consumer(consumer, operation)
