@@ -9,8 +9,9 @@ import argparse
 import os
 import sys
 
+from tests.simulation.coordinators.run import CoordinatorRun
 from tests.simulation.run import Failure, Run, simulation
-from tests.simulation.seeds import run_seeds
+from tests.simulation.seeds import MakeRun, run_seeds
 
 
 def main() -> int:
@@ -21,11 +22,15 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--trace", action="store_true", help="print its trace")
+    parser.add_argument("--coordinators", action="store_true", help="run coordinators, not ledgers")
     options = parser.parse_args()
+    make: MakeRun = CoordinatorRun if options.coordinators else Run
     if options.seed is not None:
-        return replay(options.seed, with_trace=options.trace)
+        return replay(options.seed, make, with_trace=options.trace)
     failures = run_seeds(
-        range(options.first, options.first + options.seeds), processes=options.processes
+        range(options.first, options.first + options.seeds),
+        processes=options.processes,
+        make=make,
     )
     for failure in failures:
         print(failure, end="\n\n")
@@ -33,10 +38,10 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def replay(seed: int, *, with_trace: bool) -> int:
+def replay(seed: int, make: MakeRun, *, with_trace: bool) -> int:
     """Run one seed in this process."""
     with simulation():
-        run = Run(seed)
+        run = make(seed)
         failure: Failure | None = run.go()
     if with_trace:
         print("\n".join(run.trace))

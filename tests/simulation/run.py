@@ -40,7 +40,11 @@ FAULT_LOGGERS = (tasks.logger, containment.logger)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A seed that broke an invariant, as text, because it is sent between processes."""
+    """A seed that broke an invariant, as text, because it is sent between processes.
+
+    Attributes:
+        subject: the option of the command line that replays it.
+    """
 
     seed: int
     life: int
@@ -48,6 +52,7 @@ class Failure:
     error: str
     trace: tuple[str, ...]
     stack: str
+    subject: str = ""
 
     def __str__(self) -> str:
         return "\n".join(
@@ -55,7 +60,7 @@ class Failure:
                 self.stack,
                 *self.trace[-TRACE_LINES:],
                 f"seed {self.seed} broke in life {self.life}, step {self.step}: {self.error}",
-                f"replay: python -m tests.simulation --seed {self.seed} --trace",
+                f"replay: python -m tests.simulation {self.subject}--seed {self.seed} --trace",
             )
         )
 
@@ -86,7 +91,7 @@ class Run:
     def go(self) -> Failure | None:
         """Run all lives; return the failure, if there is one."""
         self._write_line(f"seed {self.seed}: {self._profile}")
-        crashes = _Crashes(self._schedule.interrupt)
+        crashes = Crashes(self._schedule.interrupt)
         for logger in FAULT_LOGGERS:
             logger.addHandler(crashes)
         try:
@@ -172,7 +177,7 @@ class Run:
         self.trace.append(f"{self._schedule.now_us} {text}")
 
 
-class _Crashes(logging.Handler):
+class Crashes(logging.Handler):
     """Handles crashes and contained faults: those that were not injected stop the run."""
 
     def __init__(self, interrupt: Callable[[BaseException], None]) -> None:
@@ -189,7 +194,8 @@ class _Crashes(logging.Handler):
 @contextmanager
 def simulation() -> Iterator[None]:
     """Prepare the process for runs: small constants, no logs, no automatic garbage collection."""
-    loggers = [logging.getLogger(name) for name in ("kledger.ledger", "kledger.subscriptions")]
+    names = ("kledger.ledger", "kledger.subscriptions", "kledger.gateway")
+    loggers = [logging.getLogger(name) for name in names]
     levels, propagates = (
         [each.level for each in loggers],
         [each.propagate for each in FAULT_LOGGERS],
