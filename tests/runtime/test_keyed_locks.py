@@ -26,6 +26,15 @@ async def test_holders_of_one_key_follow_each_other() -> None:
     assert ["another key", "first", "second"] == steps
 
 
+async def test_waiting_for_some_keys_does_not_wait_for_others() -> None:
+    locks: KeyedLocks[str] = KeyedLocks()
+    async with asyncio.TaskGroup() as tasks, locks.holding("a"):
+        await locks.settle(lambda key: key != "a")
+        settled = tasks.create_task(locks.settle(lambda key: key == "a"))
+        await asyncio.sleep(0)
+        assert not settled.done()
+
+
 async def test_an_unused_key_takes_no_memory() -> None:
     locks: KeyedLocks[int] = KeyedLocks()
     empty = locks._locks.__sizeof__()

@@ -148,4 +148,6 @@ def test_a_planted_mistake_about_shards_is_caught(
     assert f"--coordinators --seed {failure.seed} --trace" in str(failure)
     again = first_failure([failure.seed])
     assert again is not None
-    assert (failure.step, failure.error, failure.trace) == (again.step, again.error, again.trace)
+    assert (failure.step, failure.trace) == (again.step, again.trace)
+    # Pytest adds the addresses of objects to the message of an assertion, in lines of their own.
+    assert failure.error.splitlines()[0] == again.error.splitlines()[0]

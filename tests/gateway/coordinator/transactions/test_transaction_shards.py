@@ -9,7 +9,12 @@ import pytest
 from kledger.gateway.coordinator.coordinator_shards_state import shard_of
 from kledger.gateway.coordinator.shard_counts import COORDINATOR_SHARD_COUNT
 from kledger.gateway.coordinator.transactions.transaction_coordinator import MARKER_RETRY_MS
-from kledger.gateway.coordinator.transactions.txn_record import TxnRecord, TxnState
+from kledger.gateway.coordinator.transactions.txn_record import (
+    TxnRecord,
+    TxnState,
+    decode_txn,
+    encode_txn_key,
+)
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger.testing import FaultyEngine
 from kledger.offsets import TopicPartition
@@ -117,6 +122,18 @@ async def test_a_step_under_way_is_finished_before_its_shard_moves() -> None:
             await settled(gateway)
             assert TxnState.COMPLETE_COMMIT is record(gateway).state
             assert 2 == (await read(client)).high_watermark, "one marker, not two"
+
+
+async def test_a_completion_that_was_written_lazily_is_durable_before_its_shard_moves() -> None:
+    async with open_transaction() as (gateway, producer):
+        assert 0 == await producer.end(commit=True)
+        await settled(gateway)
+        store = gateway.services.store
+        key = encode_txn_key("x")
+        await gateway.services.transactions.detach(X)
+        row = store.get_row(key)
+        assert row is not None
+        assert TxnState.COMPLETE_COMMIT is decode_txn(key, row).state
 
 
 async def test_a_step_that_waits_is_sent_elsewhere() -> None:
