@@ -677,7 +677,9 @@ class PartitionLog:
         self._check_open()
         horizon = horizon or await self.last_stable_position()
         if horizon is None:
-            return None
+            if self._compacted is None:
+                return None
+            horizon = self._compacted.compacted.horizon  # its tombstones may go now
         counts = await self.compaction.run(horizon, self.config, limits)
         with suppress(LedgerError):  # the next retention removes the rest
             await self._trimmer.remove_compacted(self.config)

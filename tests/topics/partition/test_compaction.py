@@ -312,6 +312,57 @@ async def test_a_deleted_topic_leaves_no_entries() -> None:
         assert [] == topics.store.scan_rows(b"P")
 
 
+async def test_records_that_come_during_a_run_are_behind_its_horizon() -> None:
+    engine = FaultyEngine(None)
+    async with open_topics(engine) as topics:
+        log = await topics.log(configs=COMPACTED)
+        await keyed(log, "a=1", "b=1")
+        last = log.managed_ledger.last_confirmed_entry
+        hold = engine.hold_next("commit")
+        compacting = asyncio.ensure_future(log.compact(LIMITS))
+        await hold.reached()
+        appending = asyncio.ensure_future(keyed(log, "a=2"))
+        hold.release()
+        await asyncio.gather(compacting, appending)
+        assert last == log.compaction.status.horizon
+        assert [b"1", b"1", b"2"] == await all_values(log)
+        await log.compact(LIMITS)
+        assert [b"1", b"2"] == await all_values(log)
+
+
+async def test_a_tombstone_stays_for_its_time_and_goes_with_the_next_run() -> None:
+    """Its time begins with the run that first keeps it, and survives a restart."""
+    engine = FaultyEngine(None)
+    async with open_topics(engine) as topics:
+        log = await topics.log(configs={**COMPACTED, "delete.retention.ms": "1000"})
+        await keyed(log, "a=1", "b=1")
+        await append(log, build_batch([NewRecord(None, key=b"a", timestamp=NOW_MS)]))
+        await keyed(log, "c=1")
+        await log.compact(LIMITS)
+        assert [b"1", None, b"1"] == await all_values(log)
+    for passed_ms, left in ((999, [b"1", None, b"1"]), (1000, [b"1", b"1"])):
+        async with open_topics(engine, now_ms=NOW_MS + passed_ms) as topics:
+            log = await topics.log()
+            await log.compact(LIMITS)
+            assert left == await all_values(log)
+
+
+async def test_a_policy_that_does_not_compact_any_more_shows_what_is_left() -> None:
+    """What was removed does not come back; what is appended from now on stays."""
+    async with open_topics() as topics:
+        log = await topics.log(configs=COMPACTED)
+        await keyed(log, *(f"k{n % 3}={n}" for n in range(20)))
+        await log.managed_ledger.roll_over()
+        await log.compact(LIMITS)
+        await topics.registry.alter_configs("orders", {"cleanup.policy": "delete"})
+        assert (0, [b"17", b"18", b"19"]) == (log.log_start_offset, await all_values(log))
+        await keyed(log, "k0=20", "k0=21")
+        assert [b"17", b"18", b"19", b"20", b"21"] == await all_values(log)
+        await topics.registry.alter_configs("orders", {"cleanup.policy": "compact"})
+        await log.compact(LIMITS)
+        assert [b"17", b"19", b"21"] == await all_values(log)
+
+
 # Strategies
 
 BY_STRATEGIES = CompactionLimits(open_strategy=open_here)
