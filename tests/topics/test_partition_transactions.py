@@ -17,10 +17,11 @@ from kledger.topics.errors import (
     TopicStorageFailed,
 )
 from kledger.topics.partition.partition_checkpointer import CHECKPOINT_ENTRIES_MIN
+from kledger.topics.partition.partition_compaction import CompactionLimits
 from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.results import NO_OFFSET, AppendResult
 from tests.batches.words import batch
-from tests.topics.words import SMALL_SEGMENTS, append, open_topics, outcome
+from tests.topics.words import SMALL_SEGMENTS, append, offsets, open_topics, outcome
 
 SYNCED = StoreConfig(durability="fsync")
 
@@ -130,6 +131,43 @@ async def test_aborted_transactions_are_found_by_range() -> None:
         assert [(9, 0)] == log.aborted_transactions(0, 4)
         assert [(9, 4)] == log.aborted_transactions(2, 6)
         assert [(9, 4, 5)] == [each[:3] for each in log.aborted_between(2, 6)]
+
+
+async def test_aborted_transactions_of_what_is_compacted_are_not_listed() -> None:
+    """A client that got one would wait for its marker, and drop later records of the producer."""
+    engine = FaultyEngine(None)
+    configs = {**SMALL_SEGMENTS, "cleanup.policy": "compact"}
+    async with open_topics(engine) as opened:
+        log = await opened.log(configs=configs)
+        for number, commit in enumerate((False, True, False)):
+            await submit(log, number)
+            await mark(log, commit=commit)
+        assert [(9, 0), (9, 4)] == log.aborted_transactions(0, 6)
+        await log.compact(CompactionLimits())
+        assert [] == log.aborted_transactions(0, 6)
+        await submit(log, 3)
+        await mark(log, commit=False)
+    async with open_topics(engine) as opened:
+        log = await opened.log()
+        assert [(9, 6)] == log.aborted_transactions(0, 8), "behind the horizon"
+        assert [2] == offsets(await log.read(0, 1 << 20, read_committed=True))
+        assert [] == offsets(await log.read(3, 1 << 20, read_committed=True)), "it leads to 6"
+        assert [6, 7] == offsets(await log.read(6, 1 << 20, read_committed=True))
+
+
+async def test_a_compaction_ends_before_an_open_transaction() -> None:
+    async with open_topics() as opened:
+        log = await opened.log(configs={**SMALL_SEGMENTS, "cleanup.policy": "compact"})
+        await append(log, batch("1"))
+        await append(log, batch("2"))
+        await submit(log, 0)
+        await append(log, batch("3"))
+        await log.compact(CompactionLimits())
+        assert [1] == offsets(await log.read(0, 1 << 20))
+        assert [2, 3] == offsets(await log.read(2, 1 << 20))
+        await mark(log, commit=True)
+        await log.compact(CompactionLimits())
+        assert [3] == offsets(await log.read(0, 1 << 20))
 
 
 async def test_failed_batch_and_failed_marker_leave_no_trace() -> None:

@@ -7,6 +7,7 @@ from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kledger.topics.partition.partition_compaction import CompactionLimits
 from tests.gateway.running import batch, produce, running_gateway
 
 
@@ -48,6 +49,21 @@ async def test_row_70_where_an_epoch_ends(
         response = await client.ask(ask(epoch=epoch, current=current), version)
         (found,) = response.topics[0].partitions
         assert answer == (found.error_code, found.leader_epoch, found.end_offset)
+
+
+async def test_an_epoch_ends_where_it_did_when_its_records_are_compacted() -> None:
+    """Their ledger is removed; the records had no keys, so nothing of them is left."""
+    async with running_gateway() as gateway, gateway.client() as client:
+        topic = await gateway.create_topic()
+        await client.ask(produce({0: batch(b"a", b"b", b"c")}), 9)
+        log = await topic.open_partition(0)
+        await log.managed_ledger.roll_over()
+        await gateway.services.registry.alter_configs("t", {"cleanup.policy": "compact"})
+        await log.compact(CompactionLimits())
+        assert [0] == [each.entries for each in log.managed_ledger.ledgers]
+        response = await client.ask(ask(epoch=0), 4)
+        (found,) = response.topics[0].partitions
+        assert (0, 0, 3) == (found.error_code, found.leader_epoch, found.end_offset)
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("missing", 0), ("t", 5), ("t", -1)])

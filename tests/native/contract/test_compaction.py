@@ -49,3 +49,14 @@ async def test_an_unknown_topic_is_refused(client: kledger.Client) -> None:
         await client.compaction_status("missing")
     with pytest.raises(kledger.InvalidArgument):
         await client.compact("")
+
+
+async def test_a_message_without_a_key_is_refused_where_the_policy_compacts(
+    client: kledger.Client,
+) -> None:
+    await client.create_topic("prices", config={"cleanup.policy": "compact"})
+    async with await client.create_producer("prices") as producer:
+        with pytest.raises(kledger.InvalidArgument, match="key"):
+            await producer.send(b"1")
+    (partition,) = (await client.topic_stats("prices")).partitions
+    assert 0 == partition.end_offset

@@ -145,6 +145,37 @@ async def test_pitfall_everything_was_deleted_when_the_view_is_created(clients: 
     assert {} == await loaded(clients)
 
 
+@pytest.mark.parametrize("last", ["superseded", "removal", "keyless", "aborted"])
+async def test_pitfall_last_message_is_not_in_what_a_compaction_has_kept(
+    clients: Clients, last: str
+) -> None:
+    """The end of the partition is that of an entry of which no record is left, or none is shown."""
+    native = clients.native
+    before = await native.create_table_view(TOPIC)
+    await send(native, TOPIC, [b"1"], key=b"a")
+    await send(native, TOPIC, [b"2"], key=b"b")
+    expected = {b"a": b"1", b"b": b"2"}
+    if last == "superseded":  # the log ends in front of it
+        await native.compact(TOPIC)
+        await send(native, TOPIC, [b"3"], key=b"b")
+        expected[b"b"] = b"3"
+    elif last == "removal":
+        await send(native, TOPIC, [b""], key=b"b")
+        del expected[b"b"]
+    elif last == "keyless":
+        await send(native, TOPIC, [b"3"])
+    else:
+        producer = await clients.producer("txn")
+        assert 0 == await producer.produce(b"3", key=b"b")
+        assert 0 == await producer.end(commit=False)
+    await native.compact(TOPIC)
+    assert "success" == (await native.compaction_status(TOPIC)).state
+    assert expected == await loaded(clients)
+    after = await asyncio.wait_for(native.create_table_view(TOPIC), SOON)
+    for view in (before, after):
+        assert expected == await refreshed(view)
+
+
 @pytest.mark.parametrize("transport", ["embedded", "remote"])
 async def test_read_that_fails_is_repeated(transport: str) -> None:
     engine = FaultyEngine(None)
