@@ -217,6 +217,31 @@ async def test_a_compaction_that_completes_during_a_read_loses_nothing(
     assert sorted(found) == found
 
 
+@pytest.mark.parametrize("is_crash", [False, True])
+async def test_a_compaction_that_is_cut_changes_nothing_for_a_cursor_below_the_horizon(
+    store: LedgerStore, open_store: OpenStore, ml: ManagedLedger, is_crash: bool
+) -> None:
+    positions = await add_all(ml, numbers(0, 9))
+    await compact(ml, [positions[0], positions[2], positions[5]], positions[7])
+    await ml.trim_before(positions[8])
+    cursor = await open_compacted(ml)
+    assert [positions[0]] == [each.position for each in await cursor.read(1)]
+    await cursor.mark_delete(positions[0])
+    writer = await ml.begin_compaction()
+    await writer.append([NewEntry(positions[5], (b"never seen",))])
+    if is_crash:
+        engine = store._engine
+        assert isinstance(engine, FaultyEngine)
+        ml = await crashed(store, engine, open_store)
+        cursor = await ml.open_cursor("c")
+    else:
+        await writer.abort()
+    found = await cursor.read(9)
+    assert [positions[2], positions[5]] == [each.position for each in found]
+    assert b"kept %d:%d" % positions[5] == found[-1].data
+    assert positions[8:] == await read_all(cursor)
+
+
 async def test_it_begins_and_stops_to_read_compacted(
     ml: ManagedLedger, positions: list[Position]
 ) -> None:

@@ -105,6 +105,21 @@ async def test_lost_link_is_reopened_with_backoff() -> None:
         assert (2, []) == (len(it.rig.broker.links), it.failures)
 
 
+async def test_it_says_that_it_continues_until_its_position_is_set() -> None:
+    """So that the server delivers the removal of a key whose value was received."""
+    async with consumer(reads_compacted=True) as it:
+        await it.consumer.open()
+        it.link.on_ended(Unavailable("lost"))
+        await it.rig.pass_ms(60_000)
+        it.receive()
+        it.link.on_ended(Unavailable("lost"))
+        await it.rig.pass_ms(60_000)
+        it.link.on_ended(None)
+        await ticks()
+        assert [False, False, True, False] == [each.is_continued for each in it.requests]
+        assert all(each.reads_compacted for each in it.requests)
+
+
 @pytest.mark.parametrize("error", [TopicNotFound("deleted"), AlreadyClosed("closed")])
 async def test_final_error_is_reported_without_retry(error: KledgerError) -> None:
     async with consumer() as it:

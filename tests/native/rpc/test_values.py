@@ -38,6 +38,8 @@ REQUEST = ConsumerRequest(
     unacked_max=0,
     unacked_subscription_max=6,
     failover_delay_ms=7,
+    reads_compacted=True,
+    is_continued=True,
 )
 STATS = SubscriptionStats(
     type="shared",
