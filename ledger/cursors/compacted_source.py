@@ -73,7 +73,7 @@ class CompactedSource:
                     raise
             else:
                 if not self._is_compacted_now(start):
-                    return self._appended(entries, max_position)
+                    return self._appended(start, entries, max_position)
 
     def _is_compacted_now(self, start: Position) -> bool:
         compacted = self._ledgers.head.compacted
@@ -101,8 +101,15 @@ class CompactedSource:
         self._next = ledger_id, last.successor, first + len(kept)
         return SourceRead([Entry(each.position, each.data) for each in kept], last, ledger_id)
 
-    def _appended(self, entries: Sequence[Entry], max_position: Position) -> SourceRead:
+    def _appended(
+        self, start: Position, entries: Sequence[Entry], max_position: Position
+    ) -> SourceRead:
+        """Return what was read of the log; entries that were removed meanwhile are passed."""
         if entries:
             return SourceRead(entries, entries[-1].position, None)
-        is_end = max_position >= self._ledgers.lac
-        return SourceRead((), self._ledgers.lac if is_end else None, None)
+        following = self._ledgers.first_readable(start)
+        if following is None or following > max_position:
+            last = min(self._ledgers.lac, max_position)
+        else:
+            last = self._ledgers.previous(following)
+        return SourceRead((), last if last >= start else None, None)

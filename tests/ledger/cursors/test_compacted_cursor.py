@@ -242,6 +242,33 @@ async def test_a_compaction_that_is_cut_changes_nothing_for_a_cursor_below_the_h
     assert positions[8:] == await read_all(cursor)
 
 
+@pytest.mark.parametrize("appended_first", [False, True])
+async def test_entries_that_are_appended_while_removed_ones_are_read_are_not_passed(
+    open_store: OpenStore, appended_first: bool
+) -> None:
+    engine = FaultyEngine(None)
+    config = StoreConfig(cache_bytes=0)
+    ml, positions = await written(await open_store(engine=engine, config=config), 10)
+    cursor = await open_compacted(ml, start=positions[8])
+    hold = engine.hold_next("read")
+    reading = asyncio.create_task(cursor.read(100))
+    await hold.reached()
+    added = []
+    if appended_first:
+        await ml.roll_over()
+        added += await add_all(ml, numbers(10, 11))
+        await ml.trim_before(added[0])
+    else:
+        await ml.roll_over()
+        await ml.trim_before(positions[-1].successor)
+        await ml.trim_before(Position(positions[-1].ledger_id + 1, 0))
+    hold.release()
+    found = [each.position for each in await reading]
+    added += await add_all(ml, numbers(12, 13))
+    found += await read_all(cursor)
+    assert added == [each for each in found if each > positions[-1]]
+
+
 async def test_it_begins_and_stops_to_read_compacted(
     ml: ManagedLedger, positions: list[Position]
 ) -> None:
