@@ -143,7 +143,16 @@ class Storm:
     async def grow(self) -> None:
         if self.partition_count < PARTITIONS_MAX:
             self.partition_count += 1
-            await self.client.create_partitions(TOPIC, self.partition_count)
+            was_lost = False
+            while True:
+                try:
+                    await self.client.create_partitions(TOPIC, self.partition_count)
+                    return
+                except kledger.Unavailable:  # a link was just cut, and the answer with it
+                    was_lost = True
+                except kledger.InvalidArgument:
+                    assert was_lost, "they were added without an answer"
+                    return
 
     async def cut(self) -> None:
         if self.proxy is not None:
