@@ -122,15 +122,18 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         versions=(12, 13),
         reason="a topic without name and id is refused for itself; Kafka fails the whole request",
     ),
-    Explanation(
-        scripts=(
-            "topics_are_created",
-            "settings_of_topics_are_described",
-            "changes_of_topics_are_limited",
-        ),
-        path="*/configs/kledger.*",
-        theirs="missing",
-        reason="settings of its own, which Kafka has not",
+    *(
+        Explanation(
+            scripts=(
+                "topics_are_created",
+                "settings_of_topics_are_described",
+                "changes_of_topics_are_limited",
+            ),
+            path=f"*/configs/{names}*",
+            theirs="missing",
+            reason="settings of its own, which Kafka has not",
+        )
+        for names in ("kledger.", "compaction.strategy")
     ),
     # Settings of brokers.
     Explanation(

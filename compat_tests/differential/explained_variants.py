@@ -89,11 +89,14 @@ VARIANTS_EXPLAINED: Final[tuple[Explanation, ...]] = (
         theirs="44",
         reason="a topic may have 100,000 partitions; Kafka limits those of a request, by a policy",
     ),
-    Explanation(
-        scripts=_of("CreateTopics", "DescribeConfigs"),
-        path="*/configs/kledger.*",
-        theirs="missing",
-        reason="settings of its own, which Kafka has not",
+    *(
+        Explanation(
+            scripts=_of("CreateTopics", "DescribeConfigs"),
+            path=f"*/configs/{names}*",
+            theirs="missing",
+            reason="settings of its own, which Kafka has not",
+        )
+        for names in ("kledger.", "compaction.strategy")
     ),
     # Groups.
     Explanation(

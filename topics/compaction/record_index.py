@@ -1,12 +1,11 @@
 """Record index: phase one of compaction, which finds the records that do not stay.
 
-Rule: a record does not stay if a later one has its key (or, with a strategy, if that does not keep
-it), or if it has no key; no record of a batch
-stays if its transaction was aborted, or if it is a marker. Batches are numbered in the order of the
-log, and so are the records of the batches that may stay: of others the header's count is not worth
-a number, since a client has written it. Tombstones are noted; whether they stay depends on the
-delete horizon of their batch. Everything that is numbered is checked here, so that phase two meets
-no damage.
+Rule: a record does not stay if a later one has its key (with a strategy: if that does not keep it),
+or if it has no key; no record of a batch stays if its transaction was aborted, or if it is a
+marker. Batches are numbered in the order of the log, and so are the records of the batches that may
+stay: of others the header's count is not worth a number, since a client has written it. Tombstones
+are noted; whether they stay depends on the delete horizon of their batch. Everything that is
+numbered is checked here, so that phase two meets no damage.
 Must not know: what becomes of a batch.
 """
 

@@ -1,7 +1,7 @@
 """Names of compaction strategies, and which of them a server allows.
 
-Rule: `module:attribute`; the server imports the module of a strategy, so its settings list the
-modules that may be imported. A package includes the modules in it.
+Rule: `module:attribute`; compactions import the module of a strategy, so the server's settings list
+the modules that may be imported. A package includes the modules in it.
 Must not know: whether there is such a module.
 """
 

@@ -1,4 +1,4 @@
-"""Ten million keys in 64 MiB."""
+"""Ten million keys in 64 MiB; values of 200 MB, compared by a strategy, in 32 MiB."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from kledger.runtime.compute_process import ComputeProcesses
 from kledger.topics.compaction.compaction_rules import BatchOutcome
 from kledger.topics.compaction.compaction_run import (
     CompactionRun,
+    compare_batches,
     count_records,
     index_batches,
     rebuild_batches,
@@ -53,3 +54,27 @@ async def test_ten_million_keys_need_no_more_memory_than_allowed() -> None:
         assert {BatchOutcome.UNCHANGED, BatchOutcome.REBUILT} == outcomes
         peak = await session.call(peak_memory_bytes, [])
         assert peak <= MEMORY_BYTES_MAX + BARE_BYTES
+
+
+@pytest.mark.slow
+async def test_values_that_a_strategy_compares_need_no_more_memory_than_allowed() -> None:
+    """The limit is as hard; the values are six times as large."""
+    value_size, key_count, step, limit = 1_000, 200_000, 5_000, 32 << 20
+    chunks = [range(start, start + step) for start in range(0, key_count, step)] * 2
+    async with (
+        pool_of(ComputeProcesses()) as pool,
+        pool.session(
+            CompactionRun,
+            rules(memory_bytes_max=limit, strategy="largest"),
+            memory_bytes_max=limit + BARE_BYTES,
+        ) as session,
+    ):
+        for index, chunk in enumerate(chunks):
+            # Those that come again are smaller, so that the strategy skips them.
+            value = b"%d" % (index < len(chunks) // 2) * value_size
+            batches = list(batches_of(chunk, index * step, value))
+            await session.call(compare_batches, batches, [(3, index, 0)] * len(batches))
+        await session.call(rebuild_batches, [], [], False)
+        counts = await session.call(count_records, [])
+        assert (key_count, 0) == (counts.skipped, counts.superseded)
+        assert counts.keys_spilled > key_count
