@@ -41,6 +41,7 @@ class CompactedReader:
         *,
         count: int,
         bytes_max: int = READ_BYTES_MAX,
+        is_background: bool = False,
     ) -> list[CompactedEntry]:
         """Read entries from the number `first` on, at least one; none at the end.
 
@@ -49,6 +50,7 @@ class CompactedReader:
             first: number of the first entry.
             count: how many at most.
             bytes_max: total size at most; the first entry is returned whatever its size.
+            is_background: see `ManagedLedger.read_entries`.
 
         Raises:
             CompactedLedgerReplaced: it is not the present one any more.
@@ -65,6 +67,7 @@ class CompactedReader:
                 count=count,
                 upto=compacted.entries,
                 bytes_max=max(1, min(bytes_max, READ_BYTES_MAX)),
+                is_background=is_background,
             )
         except LedgerError as error:
             self._check_readable()

@@ -100,7 +100,13 @@ class LedgerReader:
             position = next_position
 
     async def read_entries(
-        self, start: Position, count: int, bytes_max: int | None, max_position: Position
+        self,
+        start: Position,
+        count: int,
+        bytes_max: int | None,
+        max_position: Position,
+        *,
+        is_background: bool = False,
     ) -> list[Entry]:
         """Read entries; see `ManagedLedger.read_entries`."""
         self._check_readable()
@@ -111,7 +117,9 @@ class LedgerReader:
         while position is not None and position <= max_position:
             limit = count - len(entries)
             try:
-                buffers, is_cut = await self._step(position, limit, bytes_left, max_position)
+                buffers, is_cut = await self._step(
+                    position, limit, bytes_left, max_position, is_background=is_background
+                )
                 steps += 1
                 if steps % STEPS_PER_TICK == 0:
                     await self._services.clock.sleep(0)
@@ -156,7 +164,13 @@ class LedgerReader:
         return Entry(position, buffers[0])
 
     async def _step(
-        self, position: Position, count: int, bytes_left: int, max_position: Position
+        self,
+        position: Position,
+        count: int,
+        bytes_left: int,
+        max_position: Position,
+        *,
+        is_background: bool = False,
     ) -> tuple[Sequence[Buffer], bool]:
         """Read in the ledger of `position`, from memory or from the storage.
 
@@ -166,7 +180,9 @@ class LedgerReader:
         buffers = self._cached_step(position, count, bytes_left, max_position)
         if buffers is not None:
             return buffers, False
-        return await self._stored_step(position, count, bytes_left, max_position)
+        return await self._stored_step(
+            position, count, bytes_left, max_position, is_background=is_background
+        )
 
     def _cached_step(
         self, position: Position, count: int, bytes_left: int, max_position: Position
@@ -179,7 +195,13 @@ class LedgerReader:
         return cached_ledger.slice(first, min(count, upto - first, STEP_ENTRIES_MAX), bytes_left)
 
     async def _stored_step(
-        self, position: Position, count: int, bytes_left: int, max_position: Position
+        self,
+        position: Position,
+        count: int,
+        bytes_left: int,
+        max_position: Position,
+        *,
+        is_background: bool,
     ) -> tuple[Sequence[Buffer], bool]:
         """Read from the storage, up to the first entry in the cache."""
         ledger_id, first = position
@@ -190,7 +212,12 @@ class LedgerReader:
         limit = STEP_BYTES_MAX if bytes_left < 0 else min(bytes_left, STEP_BYTES_MAX)
         try:
             buffers = await self._services.cold_reads.read(
-                ledger_id, first, count=count, upto=upto, bytes_max=limit
+                ledger_id,
+                first,
+                count=count,
+                upto=upto,
+                bytes_max=limit,
+                is_background=is_background,
             )
         except LedgerError as error:
             if self._state.has_ledger(ledger_id):  # a trimmed ledger is not a fault

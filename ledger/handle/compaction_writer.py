@@ -21,7 +21,7 @@ from kledger.ledger.store_services import StoreServices
 
 COMPACTION_CURSOR = "__compaction"
 """Name of the cursor that compactions move; it keeps ledgers that are not compacted yet."""
-GROUP_BYTES = 1 << 20
+GROUP_BYTES = 64 << 10
 """Data committed at once, so that no append waits for more than this."""
 
 

@@ -242,6 +242,7 @@ class ManagedLedger:
         max_position: Position = LATEST,
         *,
         bytes_max: int | None = None,
+        is_background: bool = False,
     ) -> list[Entry]:
         """Read entries in order; never waits for new entries.
 
@@ -250,6 +251,8 @@ class ManagedLedger:
             count: how many entries at most.
             max_position: the last position that may be returned.
             bytes_max: total size at most; the first entry is returned whatever its size.
+            is_background: read in a thread what is not in the entry cache, even if the page cache
+                has it.
 
         Raises:
             Fenced: the handle is closed or fenced. Checked first.
@@ -259,7 +262,9 @@ class ManagedLedger:
 
         Source: PIP-480; managed ledger contract for cursorless reads.
         """
-        return await self._reader.read_entries(start, count, bytes_max, max_position)
+        return await self._reader.read_entries(
+            start, count, bytes_max, max_position, is_background=is_background
+        )
 
     async def read_in_chunks(
         self, start: Position, max_position: Position = LATEST, *, count: int, bytes_max: int

@@ -46,7 +46,8 @@ Value = TypeVar("Value")
 class _ReadRequest(NamedTuple):
     """Entries that a reader still wants: `first` to `end` (exclusive), at most `bytes_max`.
 
-    With `is_first` the first entry is wanted whatever its size.
+    With `is_first` the first entry is wanted whatever its size. With `is_background` the event loop
+    copies nothing.
     """
 
     ledger_id: int
@@ -54,6 +55,7 @@ class _ReadRequest(NamedTuple):
     end: int
     bytes_max: int
     is_first: bool
+    is_background: bool
 
     def within_limits(self, buffers: Sequence[Buffer], begin: int) -> Sequence[Buffer]:
         """Return the wanted part of `buffers`, whose first is the entry `begin`."""
@@ -150,7 +152,14 @@ class ColdReads:
         return self._read_ahead_cache.used_bytes
 
     async def read(
-        self, ledger_id: int, first: int, *, count: int, upto: int, bytes_max: int
+        self,
+        ledger_id: int,
+        first: int,
+        *,
+        count: int,
+        upto: int,
+        bytes_max: int,
+        is_background: bool = False,
     ) -> Sequence[Buffer]:
         """Return entries of a ledger from `first` on, at least one.
 
@@ -163,6 +172,8 @@ class ColdReads:
             count: how many entries at most.
             upto: id after the last entry that exists.
             bytes_max: total size at most; the first entry is returned whatever its size.
+            is_background: a thread also copies what the page cache has, since the reader has more
+                time than others have for the event loop.
 
         Raises:
             TooManyRequests: too many reads are waiting.
@@ -171,7 +182,14 @@ class ColdReads:
         """
         pattern = self._pattern_of(ledger_id, first)
         pattern.record_start(first)
-        request = _ReadRequest(ledger_id, first, min(upto, first + count), bytes_max, is_first=True)
+        request = _ReadRequest(
+            ledger_id,
+            first,
+            min(upto, first + count),
+            bytes_max,
+            is_first=True,
+            is_background=is_background,
+        )
         if not self._is_expected(ledger_id, first) and (resident := self._read_resident(request)):
             pattern.end = first + len(resident)
             return resident
@@ -194,10 +212,10 @@ class ColdReads:
     # From the page cache
 
     def _read_resident(self, request: _ReadRequest) -> Sequence[Buffer]:
-        """Return entries from the page cache; () if one is missing or the tick is full."""
-        if self._tick_bytes >= RESIDENT_BYTES_PER_TICK:
+        """Return entries from the page cache; () if one is missing, or for a thread to read."""
+        if request.is_background or self._tick_bytes >= RESIDENT_BYTES_PER_TICK:
             return ()
-        ledger_id, first, end, bytes_max, is_first = request
+        ledger_id, first, end, bytes_max, is_first, _ = request
         if not is_first:
             end = min(end, self._read_ahead_cache.next_first(ledger_id, first))
         try:
@@ -226,11 +244,11 @@ class ColdReads:
 
     async def _gather(self, request: _ReadRequest) -> Sequence[Buffer]:
         """Collect entries in order: from the cache, from reads in flight, from new reads."""
-        ledger_id, first, end, bytes_max, _ = request
+        ledger_id, first, end, bytes_max, _, is_background = request
         found: Sequence[Buffer] = ()
         at, left = first, bytes_max
         while at < end and (left > 0 or not found):
-            request = _ReadRequest(ledger_id, at, end, left, is_first=not found)
+            request = _ReadRequest(ledger_id, at, end, left, not found, is_background)
             taken = self._take_cached(request)
             if taken is None:
                 try:

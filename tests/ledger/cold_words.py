@@ -30,9 +30,18 @@ class Bench:
         """How often the storage was read."""
         return self.engine.calls["read"]
 
-    async def read(self, first: int, entries: int = 2, count: int = COUNT) -> list[bytes]:
+    async def read(
+        self, first: int, entries: int = 2, count: int = COUNT, *, is_background: bool = False
+    ) -> list[bytes]:
         """Read as many entries as fit into the bytes of so many."""
-        found = await self.cold.read(1, first, count=count, upto=COUNT, bytes_max=entries * SIZE)
+        found = await self.cold.read(
+            1,
+            first,
+            count=count,
+            upto=COUNT,
+            bytes_max=entries * SIZE,
+            is_background=is_background,
+        )
         return [bytes(each) for each in found]
 
     def walk(self, begin: int, step: int) -> None:

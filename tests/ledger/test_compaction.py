@@ -22,6 +22,7 @@ from kledger.ledger import (
     ResetInProgress,
     StorageFailed,
 )
+from kledger.ledger.handle.compaction_writer import GROUP_BYTES
 from kledger.ledger.inspection import inspect_folder
 from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import SMALL, add_all, datas, numbers
@@ -190,6 +191,19 @@ async def test_positions_ascend_and_the_horizon_is_behind_them(ml: ManagedLedger
         await writer.complete(positions[1])
     with pytest.raises(InvalidArgument, match="expected one after"):
         await writer.append(new_entries(positions[2:3]))
+
+
+async def test_no_append_waits_for_more_than_a_small_group(
+    ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    positions = await add_all(ml, numbers(0, 7))
+    writer = await ml.begin_compaction()
+    before = engine.calls["commit"]
+    half = bytes(GROUP_BYTES // 2)
+    await writer.append([NewEntry(position, (half,)) for position in positions])
+    assert 4 == engine.calls["commit"] - before
+    await writer.complete(positions[7])
+    assert 8 == len(await everything(ml))
 
 
 async def test_what_lacks_entries_cannot_be_completed(

@@ -140,8 +140,11 @@ class CompactedLog:
         )
 
     async def batches(self, first: int, count: int, max_bytes: int) -> list[CompactedBatch]:
-        """Read batches from the entry with that number on; none at the end. Raises as `read`."""
-        return await self._entries.batches(first, count, max_bytes)
+        """Read batches from the entry with that number on, in a thread; none at the end.
+
+        Raises as `read`.
+        """
+        return await self._entries.batches(first, count, max_bytes, is_background=True)
 
 
 class CompactedEntries:
@@ -193,10 +196,12 @@ class CompactedEntries:
         """Return the number of the first entry that was made from one at or after a position."""
         return await self._ledger.compacted_reader.find(self._compacted, position)
 
-    async def batches(self, first: int, count: int, max_bytes: int | None) -> list[CompactedBatch]:
-        """Read batches with what is stored beside them."""
+    async def batches(
+        self, first: int, count: int, max_bytes: int | None, *, is_background: bool = False
+    ) -> list[CompactedBatch]:
+        """Read batches with what is stored beside them; see `ManagedLedger.read_entries`."""
         limit = {} if max_bytes is None else {"bytes_max": max_bytes}
         found = await self._ledger.compacted_reader.read(
-            self._compacted, first, count=count, **limit
+            self._compacted, first, count=count, is_background=is_background, **limit
         )
         return [CompactedBatch(each.position, each.attribute, each.data) for each in found]

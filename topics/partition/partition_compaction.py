@@ -8,10 +8,11 @@ Must not know: when to compact, how records are compared.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -36,6 +37,7 @@ from kledger.topics.compaction.compaction_rules import (
     BatchOutcome,
     CompactionCounts,
     CompactionRules,
+    RebuiltBatch,
 )
 from kledger.topics.compaction.compaction_run import (
     PROCESS_BYTES_MIN,
@@ -68,7 +70,10 @@ from kledger.topics.partition.results import translated_errors
 
 CHUNK_ENTRIES = 4096
 CHUNK_BYTES = 2 << 20
-"""What is read, rewritten and stored at a time."""
+"""What the compute process gets in one call."""
+STEP_ENTRIES = 32
+STEP_BYTES = 1 << 20
+"""What is read or stored at a time, so that the event loop does little for it in one tick."""
 
 
 class CompactionState(StrEnum):
@@ -288,7 +293,8 @@ class PartitionCompaction:
                     else:
                         await session.call(compare_batches, batches, source.origins(chunk))
                 async for chunk, is_end in source.chunks():
-                    await target.write(await _rebuilt(session, chunk, is_end=is_end))
+                    rebuilt = await _rebuilt(session, chunk, is_end=is_end)
+                    await target.write(_kept(chunk, rebuilt))
                 counted: CompactionCounts = await session.call(count_records, [])
         except PoolClosed:
             raise AlreadyClosed("the store was closed during a compaction") from None
@@ -363,13 +369,17 @@ class _Source:
 
     async def chunks(self) -> AsyncIterator[tuple[list[CompactedBatch], bool]]:
         """Yield chunks that are not empty, and whether each is the last one."""
-        previous: list[CompactedBatch] | None = None
-        async for chunk in self._all():
-            if previous is not None:
-                yield previous, False
-            previous = chunk
-        if previous is not None:
-            yield previous, True
+        chunk: list[CompactedBatch] = []
+        size = 0
+        async for step in self._steps():
+            step_size = sum(len(each.batch) for each in step)
+            if chunk and (size + step_size > CHUNK_BYTES or len(chunk) >= CHUNK_ENTRIES):
+                yield chunk, False
+                chunk, size = [], 0
+            chunk += step
+            size += step_size
+        if chunk:
+            yield chunk, True
 
     def origins(self, chunk: Sequence[CompactedBatch]) -> list[tuple[int, int, int]]:
         """Return the fields of `BatchOrigin`, for each batch."""
@@ -381,25 +391,29 @@ class _Source:
             for position, _, _ in chunk
         ]
 
-    async def _all(self) -> AsyncIterator[list[CompactedBatch]]:
+    async def _steps(self) -> AsyncIterator[list[CompactedBatch]]:
         appended_from = EARLIEST
         if self._compacted is not None:
             appended_from = self._compacted.compacted.horizon.successor
             number = 0
-            while found := await self._compacted.batches(number, CHUNK_ENTRIES, CHUNK_BYTES):
+            while found := await self._compacted.batches(number, STEP_ENTRIES, STEP_BYTES):
                 number += len(found)
-                if chunk := _since(self._compacted_start, found):
-                    yield chunk
+                if step := _since(self._compacted_start, found):
+                    yield step
         while appended_from <= self._horizon:
             entries = await self._ledger.read_entries(
-                appended_from, CHUNK_ENTRIES, self._horizon, bytes_max=CHUNK_BYTES
+                appended_from,
+                STEP_ENTRIES,
+                self._horizon,
+                bytes_max=STEP_BYTES,
+                is_background=True,
             )
             if not entries:
                 return
             appended_from = entries[-1].position.successor
             found = [CompactedBatch(each.position, 0, each.buffer) for each in entries]
-            if chunk := _since(self._log_start, found):
-                yield chunk
+            if step := _since(self._log_start, found):
+                yield step
 
 
 def _since(offset: int, batches: list[CompactedBatch]) -> list[CompactedBatch]:
@@ -415,8 +429,12 @@ class _Target:
         self._index = OffsetIndex(interval_size)
         self._rows: list[IndexRow] = []
 
-    async def write(self, kept: Sequence[CompactedBatch]) -> None:
-        """Store batches. Raises LedgerError."""
+    async def write(self, kept: Iterator[CompactedBatch]) -> None:
+        """Store batches, some at a time. Raises LedgerError."""
+        while step := list(islice(kept, STEP_ENTRIES)):
+            await self._write_step(step)
+
+    async def _write_step(self, kept: Sequence[CompactedBatch]) -> None:
         number = self.writer.entries
         await self.writer.append([new_entry(each) for each in kept])
         for entry_id, each in enumerate(kept, number):
@@ -439,15 +457,19 @@ class _Target:
 
 async def _rebuilt(
     session: ComputeSession[CompactionRun], chunk: Sequence[CompactedBatch], *, is_end: bool
-) -> list[CompactedBatch]:
-    """Return what is kept of some batches; the very last one stays, even without records."""
+) -> Sequence[RebuiltBatch]:
+    """Return what becomes of some batches."""
     buffers: list[Buffer] = [each.batch for each in chunk]
     delete_horizons = [each.delete_horizon_ms for each in chunk]
-    rebuilt = await session.call(rebuild_batches, buffers, delete_horizons, is_end)
-    kept = []
+    return await session.call(rebuild_batches, buffers, delete_horizons, is_end)
+
+
+def _kept(
+    chunk: Sequence[CompactedBatch], rebuilt: Sequence[RebuiltBatch]
+) -> Iterator[CompactedBatch]:
+    """Yield what is kept of some batches; the very last one stays, even without records."""
     for source, result in zip(chunk, rebuilt, strict=True):
         if result.outcome is not BatchOutcome.DROPPED:
             is_rebuilt = result.outcome is BatchOutcome.REBUILT
             batch = result.data if is_rebuilt else source.batch
-            kept.append(CompactedBatch(source.position, result.delete_horizon_ms, batch))
-    return kept
+            yield CompactedBatch(source.position, result.delete_horizon_ms, batch)

@@ -142,6 +142,16 @@ async def test_what_is_resident_needs_no_thread(monkeypatch: pytest.MonkeyPatch)
             await on.at_rest()
 
 
+async def test_the_event_loop_copies_nothing_for_a_background_reader() -> None:
+    async with bench(engine=AllResident(None)) as on:
+        assert entries(0, 3) == await on.read(0, 4, is_background=True)
+        assert 1 == on.reads
+        assert entries(4, 7) == await on.read(4, 4, is_background=True)
+        await on.at_rest()
+        assert 3 == on.reads, "the next range is read ahead, as from a disk"
+        assert entries(6, 11) == await on.read(6, 8, is_background=True)
+
+
 async def test_a_damaged_resident_entry_raises() -> None:
     class Damaged(AllResident):
         def read_resident(self, *_: object) -> None:

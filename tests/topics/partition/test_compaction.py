@@ -44,6 +44,23 @@ async def test_the_newest_record_of_each_key_stays_at_its_offset() -> None:
         assert [b"1", b"2", b"3"] == await all_values(log)
 
 
+async def test_a_run_in_many_small_steps_keeps_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FaultyEngine(None)
+    module = "kledger.topics.partition.partition_compaction"
+    monkeypatch.setattr(f"{module}.STEP_ENTRIES", 2)
+    monkeypatch.setattr(f"{module}.CHUNK_ENTRIES", 4)
+    async with open_topics(engine) as topics:
+        log = await topics.log(configs=COMPACTED)
+        await keyed(log, *(f"k{n % 7}={n}" for n in range(30)))
+        before = engine.calls["commit"]
+        await log.compact(LIMITS)
+        assert [b"%d" % n for n in range(23, 30)] == await all_values(log)
+        assert engine.calls["commit"] - before >= 4, "seven batches were stored two at a time"
+        await keyed(log, *(f"k{n % 7}={n}" for n in range(30, 34)))
+        await log.compact(LIMITS)
+        assert [b"%d" % n for n in range(27, 34)] == await all_values(log)
+
+
 async def test_ledgers_that_are_compacted_go_and_offsets_go_on() -> None:
     """Nothing but the checkpoint says what the next offset is, then."""
     engine = FaultyEngine(None)
