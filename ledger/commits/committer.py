@@ -13,6 +13,9 @@ Must not know: managed ledgers; it sees operations of a Submitter, in order.
 | on the event loop          | it is below `on_loop_bytes_max`, the previous one was not slow,    |
 |                            | it has no moves, and the index of the engine is not behind         |
 | in the commit thread       | otherwise; always if it is synced                                  |
+
+A group is not synced if no operation of it needs that, up to `UNSYNCED_BYTES_MAX`: the next sync
+covers it.
 """
 
 import asyncio
@@ -38,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 LAZY_ROWS_MAX = 8
 """How many rows may wait for a group that something else needs."""
+UNSYNCED_BYTES_MAX = 512 * 1024
+"""Data that may wait for a sync which something else needs, and then makes that one longer."""
 SLOW_COMMIT_MS = 2
 """After a commit on the event loop that took longer, the next group goes to the commit thread."""
 _SPACE = NamedUnit("background work", "on space and checkpoints")
@@ -124,7 +129,7 @@ class CommitThread(Generic[Token]):
 
         Args:
             engine: where to commit.
-            sync: passed on to every commit.
+            sync: whether groups that need a sync get one.
             on_finished: called in the thread with the token of a group and its error or None.
         """
         self._engine = engine
@@ -164,7 +169,7 @@ class CommitThread(Generic[Token]):
                 continue
             group, token = job
             try:
-                commit(group, sync=sync)
+                commit(group, sync=sync and group.needs_sync)
             except Exception as error:  # noqa: BLE001 - the event loop decides on any error
                 on_finished(token, error)
             else:
@@ -234,6 +239,8 @@ class Committer:
         """Called after ledgers were dropped and after a checkpoint: files may be removable."""
         self._moves: list[Move] = []
         self._seals = False
+        self._unsynced_operations = 0  # of those being collected, how many need no sync
+        self._unsynced_bytes = 0  # of groups since the last one that is synced
         self._engine = engine
         self._on_loop_bytes_max = on_loop_bytes_max
         self._queue_bytes_max = queue_bytes_max
@@ -303,7 +310,7 @@ class Committer:
         self.operations.append((submitter, EARLIEST, 0, b"", _ignore))
 
     def submit_group(self, group: CommitGroup, done: RowsDone) -> None:
-        """Commit entries that the engine moves, with everything else that is collected.
+        """Commit entries of a group of the caller, with everything else that is collected.
 
         Raises:
             Fenced: the committer has stopped; `done` is not called.
@@ -312,6 +319,7 @@ class Committer:
         self.entries += group.entries
         self._moves += group.moves
         self._seals = self._seals or group.seals
+        self._unsynced_operations += not group.needs_sync
         self.size += sum(len(data) for _, _, data in group.entries)
         self.submit_for(RowsSubmitter(done), group.rows, group.drops)
 
@@ -424,15 +432,25 @@ class Committer:
         if self._moves or self._seals:
             group.moves, group.seals = self._moves, self._seals
             self._moves, self._seals = [], False
+        if self._unsynced_operations:
+            group.needs_sync = self._needs_sync()
+            self._unsynced_operations = 0
+        self._unsynced_bytes = 0 if group.needs_sync else self._unsynced_bytes + self.size
         batch = _CommitBatch(group, self.operations, self.size)
         self.entries, self.rows, self.drops, self.operations, self.size = [], [], [], [], 0
         self._is_due = False
         return batch
 
+    def _needs_sync(self) -> bool:
+        """Return whether what is collected has to be synced."""
+        if self._unsynced_operations < len(self.operations):
+            return True
+        return self._unsynced_bytes + self.size > UNSYNCED_BYTES_MAX
+
     def _commit_on_loop(self, batch: _CommitBatch) -> None:
         began_ms = self._clock.monotonic_ms()
         try:
-            self._engine.commit(batch.group, sync=self._sync)
+            self._engine.commit(batch.group, sync=self._sync and batch.group.needs_sync)
         except Exception as error:  # noqa: BLE001 - decided on in _commit_finished
             self._commit_finished(batch, error)
             return

@@ -41,6 +41,8 @@ class CommitGroup:
         moves: those of the entries that are not new. A move is ignored if the entry is not at that
             file and position any more, because its ledger was dropped or it was moved before.
         seals: whether the group begins a new log file, so that the previous one gets no more.
+        needs_sync: False if the owner can lose the group until a later one, which needs a sync, is
+            confirmed; a sync covers every group before it.
     """
 
     entries: list[tuple[int, int, Buffer]] = field(default_factory=list)
@@ -48,6 +50,7 @@ class CommitGroup:
     drops: list[int] = field(default_factory=list)
     moves: Sequence[Move] = ()
     seals: bool = False
+    needs_sync: bool = True
 
     @property
     def is_empty(self) -> bool:

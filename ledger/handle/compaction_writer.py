@@ -1,8 +1,9 @@
 """Compaction writer: writes the ledger that is to stand for the beginning of a managed ledger.
 
 Rule: nothing of it is visible before `complete`, and then all of it is, in one group with the
-cursor of the compaction, the rows of the caller and the removal of the ledger that it replaces. Its
-id is in the metadata from the beginning, so whatever ends a compaction, its data is dropped: at
+cursor of the compaction, the rows of the caller and the removal of the ledger that it replaces. The
+sync of that group covers all entries; until then they need none, so appends wait for fewer syncs.
+Its id is in the metadata from the beginning, so whatever ends a compaction, its data is dropped: at
 once, with the next compaction, or with the next opening.
 Must not know: what is kept, and why.
 """
@@ -52,7 +53,7 @@ class CompactionWriter:
 
     Attributes:
         ledger_id: of the ledger that it writes.
-        entries: written so far, durable or not.
+        entries: written so far.
         size: their bytes.
     """
 
@@ -87,7 +88,7 @@ class CompactionWriter:
         """An append has not returned: entries that are counted may not be stored."""
 
     async def append(self, entries: Iterable[NewEntry]) -> None:
-        """Write entries, ascending by position; return when they are durable.
+        """Write entries, ascending by position; they are durable when `complete` has returned.
 
         After an error, or if the caller was cancelled, only `abort` is possible.
 
@@ -98,7 +99,7 @@ class CompactionWriter:
         """
         self._check_whole()
         self._lacks_entries = True
-        group = CommitGroup()
+        group = CommitGroup(needs_sync=False)
         group_size = 0
         for position, parts, attribute in entries:
             if position <= self._newest:
@@ -111,7 +112,7 @@ class CompactionWriter:
             group_size += len(data)
             if group_size >= GROUP_BYTES:
                 await self._commit(group)
-                group, group_size = CommitGroup(), 0
+                group, group_size = CommitGroup(needs_sync=False), 0
         if group.entries:
             await self._commit(group)
         self._lacks_entries = False

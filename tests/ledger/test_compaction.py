@@ -281,6 +281,31 @@ async def test_positions_are_found(ml: ManagedLedger) -> None:
     assert 1 == len(await reader.read(present, 0, count=5, bytes_max=1))
 
 
+@pytest.mark.parametrize("is_complete", [False, True])
+async def test_a_power_cut_takes_all_of_it_or_nothing(tmp_path: Path, *, is_complete: bool) -> None:
+    """What is written before `complete` is not synced."""
+    engine = FaultyEngine(tmp_path)
+    async with LedgerStore.open(None, engine=engine) as store:
+        ml = await store.open_managed_ledger("orders", config=SMALL)
+        positions = await add_all(ml, numbers(0, 10))
+        writer = await ml.begin_compaction()
+        synced = engine.calls["sync"]
+        await writer.append(new_entries(positions[4:6]))
+        assert synced == engine.calls["sync"]
+        if is_complete:
+            await writer.complete(positions[7])
+        engine.drop_unsynced()
+    async with LedgerStore.open(None, engine=engine) as store:
+        ml = await store.open_managed_ledger("orders", config=SMALL)
+        assert numbers(0, 10) == datas(await ml.read_entries(EARLIEST, 99))
+        if is_complete:
+            assert positions[4:6] == [position for _, position, _ in await everything(ml)]
+        else:
+            assert ml.compacted is None
+            assert -1 == engine.last_entry(writer.ledger_id)
+    engine.close()
+
+
 @pytest.mark.parametrize("step", ["written", "complete", "replaced"])
 async def test_a_restart_keeps_what_was_complete(tmp_path: Path, step: str) -> None:
     async with LedgerStore.open(tmp_path) as store:

@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+from collections.abc import Awaitable
+from itertools import count
 from queue import SimpleQueue
 
 import pytest
 
-from kledger.ledger.commits.committer import LAZY_ROWS_MAX, Committer
+from kledger.ledger.commits.committer import LAZY_ROWS_MAX, UNSYNCED_BYTES_MAX, Committer, submitted
 from kledger.ledger.engine.base import CommitGroup, Move
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
 from kledger.ledger.engine.memory import MemoryEngine
@@ -296,6 +298,48 @@ async def test_a_group_with_moves_is_committed_in_the_thread() -> None:
         on.committer.submit_group(moved, lambda _error: None)
         await on.committer.flush()
         assert ["thread"] == engine.threads
+
+
+@pytest.mark.parametrize("on_loop_bytes_max", [0, IN_MEMORY])
+async def test_groups_that_need_no_sync_wait_for_the_next_one(on_loop_bytes_max: int) -> None:
+    """A sync covers what was written before it; it must not have to write very much."""
+    syncs: list[bool] = []
+
+    class Watched(MemoryEngine):
+        def commit(self, group: CommitGroup, *, sync: bool) -> None:
+            syncs.append(sync)
+            super().commit(group, sync=sync)
+
+    async with bench(Watched(), on_loop_bytes_max=on_loop_bytes_max) as on:
+        recorder, entry_ids = Recorder(on.committer, ledger_id=2), count()
+
+        def submit(size: int) -> Awaitable[None]:
+            entry = (1, next(entry_ids), bytes(size))
+            group = CommitGroup(entries=[entry], needs_sync=False)
+            return asyncio.ensure_future(
+                submitted(lambda done: on.committer.submit_group(group, done))
+            )
+
+        for expected, sizes, appends in (
+            (False, [100], 0),
+            (True, [100], 1),
+            (True, [], 1),
+            (False, [UNSYNCED_BYTES_MAX - 100], 0),
+            (False, [50, 50], 0),
+            (True, [1], 0),
+            (False, [UNSYNCED_BYTES_MAX], 0),
+            (True, [], 1),
+            (False, [UNSYNCED_BYTES_MAX], 0),
+        ):
+            waiting = [submit(size) for size in sizes]
+            await asyncio.sleep(0)  # both are submitted in the next tick
+            for _ in range(appends):
+                recorder.append()
+            await asyncio.gather(*waiting)
+            if appends:
+                await on.committer.flush()
+            assert [expected] == syncs, (sizes, appends)
+            syncs.clear()
 
 
 async def test_what_came_while_the_thread_was_busy_is_committed_without_a_sync_too() -> None:
