@@ -15,6 +15,7 @@ Kind = Literal[
     "transactions", "rebalance", "many-topics", "idle-partitions", "session-fetches",
     "ledger", "many-ledgers", "cursor-holes", "server-in-process", "long-walks",
     "native-produce", "native-consume", "native-shared", "native-drain", "table-view",
+    "compaction", "beside-compaction",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -54,6 +55,7 @@ class Case:
     repeats: int = 1
     seconds: float = 0.0
     ranges_max: int = 0
+    duplicates_percent: int = 0
     subjects: tuple[str, ...] = SUBJECTS
 
     @property
@@ -85,6 +87,14 @@ def _holes(name: str, holes: int, ranges_max: int) -> Case:
     return Case(
         name=name, kind="cursor-holes", records=holes, ranges_max=ranges_max, subjects=(FSYNC,)
     )
+
+
+def _compaction(size: str, records: int, duplicates_percent: int) -> Case:
+    return Case(
+        name=f"compaction-{size}-{duplicates_percent}", kind="compaction",
+        record_bytes=_SIZES[size], records=records, duplicates_percent=duplicates_percent,
+        subjects=_PAIR,
+    )  # fmt: skip
 
 
 def _native(kind: Kind, size: str, records: int, *, consumers: int = 1) -> Case:
@@ -166,6 +176,12 @@ CASES = (
     *(_native("native-consume", size, 100_000) for size in _SIZES),
     *(_native("native-shared", "1k", 60_000, consumers=each) for each in (1, 8)),
     _native("native-drain", "1k", 100_000),
+    *(_compaction("100b", 2_000_000, percent) for percent in (10, 90)),
+    *(_compaction("1k", 400_000, percent) for percent in (10, 90)),
+    Case(
+        name="beside-compaction", kind="beside-compaction", record_bytes=1000, records=1_073_742,
+        duplicates_percent=50, seconds=20, subjects=_OWN,
+    ),
     Case(
         name="table-view", kind="table-view", record_bytes=100, records=1_000_000,
         subjects=(EMBEDDED, REMOTE),

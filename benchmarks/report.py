@@ -58,6 +58,17 @@ _UNITS = {
     "refresh_behind_p50_ms": "refresh behind a write p50 ms",
     "import_ms": "imported ms", "first_ready_ms": "first one ready ms", "ready_ms": "ready ms",
     "left_ms": "left ms",
+    **{
+        f"{who}_{share}_ms_{when}": f"{whose} {words} ms {then}"
+        for when, then in (("without", "before"), ("beside", "meanwhile"))
+        for who, whose in (("produce", "producer's"), ("fetch", "consumer's"))
+        for share, words in (
+            ("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"),
+            ("p99_second", "p99 of the median second,"),
+        )
+    },
+    "produce_p99_ratio": "producer's p99, meanwhile / before",
+    "fetch_p99_ratio": "consumer's p99, meanwhile / before",
 }  # fmt: skip
 _NATIVE_WORK = {
     "native-produce": "sent one by one, 1,000 at a time",
@@ -91,6 +102,12 @@ _WORK = {
     " many headers: longest pause of the server's event loop meanwhile",
     "table-view": "{case.records:,} keys with values of {case.record_bytes:,} B on kledger fsync:"
     " loaded, then refreshed with nothing to read, and behind one new record",
+    "compaction": "{case.records:,} records of {case.record_bytes:,} B, uncompressed, of which"
+    " {case.duplicates_percent} % are replaced by newer ones; the CPU is that of all processes of"
+    " the server",
+    "beside-compaction": "500 records of 100 B a second, from the time at which each is due to the"
+    " acknowledgement and to a consumer that waits, before and during the compaction of {gib:.1f}"
+    " GiB in another topic, {case.duplicates_percent} % of it duplicates",
     "cursor-holes": "every second entry acknowledged with one cursor, {case.records:,} of them,"
     " `cursor_ranges_max` {case.ranges_max:,}",
 }

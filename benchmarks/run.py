@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from confluent_kafka import KafkaException
 
 from benchmarks import (
+    compaction_cases,
     coordinator_cases,
     ledger_cases,
     many_topics_cases,
@@ -57,11 +58,13 @@ _MEASURES: dict[str, _Measure] = {
     "native-shared": native_cases.load,
     "native-drain": native_cases.load,
     "table-view": native_cases.table_view,
+    "compaction": compaction_cases.compaction,
+    "beside-compaction": compaction_cases.beside_compaction,
 }
 # A mass of idle connections is the same mass a second time.
 _ROUNDS_OF_KIND = {
     "idle-connections": 1, "idle-fetches": 1, "space": 1, "many-ledgers": 1, "cursor-holes": 1,
-    "many-topics": 1, "idle-partitions": 1,
+    "many-topics": 1, "idle-partitions": 1, "beside-compaction": 1,
 }  # fmt: skip
 _SHARED_KINDS = {"produce", "consume", "request", "round-trip", "latency"}
 

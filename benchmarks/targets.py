@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.cases import FSYNC, KAFKA, KAFKA_SYNC, OS
+from benchmarks.cases import EMBEDDED, FSYNC, KAFKA, KAFKA_SYNC, OS
 from benchmarks.results import Results
 
 
@@ -145,6 +145,21 @@ def _all() -> Iterator[Target]:
     yield _plain(what, "long-walks", "pause_ms", 5, " ms")
     what = "memory that 10,000 partitions leave that were used once"
     yield _plain(what, "idle-partitions", "left_mb", 20, " MB")
+    for size, words in (("100b", "100 B"), ("1k", "1 KB")):
+        for percent in (10, 90):
+            what = f"compaction of {words}, {percent} % duplicates"
+            yield _rate(what, f"compaction-{size}-{percent}", 0.5)
+    for subject in (OS, FSYNC):
+        for who, whose in (("produce", "producer"), ("fetch", "consumer")):
+            what = f"p99 of a {whose} during the compaction of 1 GiB / before"
+            name = "beside-compaction"
+            yield _plain(what, name, f"{who}_p99_ratio", 1.5, "", subject=subject)
+    yield Target(
+        what="a table view loads 1,000,000 keys", case="table-view", figure="records_per_s",
+        subject=EMBEDDED, against=None, limit=300_000, better="higher", unit=" records/s",
+    )  # fmt: skip
+    what = "refresh of an idle table view, p99"
+    yield _plain(what, "table-view", "refresh_p99_ms", 5, " ms", subject=EMBEDDED)
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
     yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
 

@@ -142,11 +142,14 @@ class Testbed:
         self._exits.close()
 
 
-def create_topic(subject: str, bootstrap: str, partitions: int) -> str:
-    """Create a topic as a subject wants it and give its name."""
+def create_topic(
+    subject: str, bootstrap: str, partitions: int, *, config: Mapping[str, str] | None = None
+) -> str:
+    """Create a topic as a subject wants it, with further configs, and give its name."""
     name = f"bench-{next(_numbers)}"
-    config = {"flush.messages": "1"} if subject == KAFKA_SYNC else {}
-    config["file.delete.delay.ms"] = "0"
+    config = {"file.delete.delay.ms": "0", **(config or {})}
+    if subject == KAFKA_SYNC:
+        config["flush.messages"] = "1"
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
     admin.create_topics([new])[name].result(_ADMIN_TIMEOUT_S)

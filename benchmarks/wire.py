@@ -17,6 +17,8 @@ _CLIENT_ID = b"raw"
 _BATCH_TAIL = struct.Struct(">hiqqqhii")
 _BATCH_HEAD = struct.Struct(">qiibI")
 _TRANSACTIONAL = 0x10
+_LAST_OFFSET_DELTA = 23
+"""Where it is in a batch."""
 NO_SESSION, NEW_SESSION = (0, -1), (0, 0)
 CORRELATION = slice(8, 12)
 
@@ -95,19 +97,26 @@ def produce_error(response: bytes | memoryview) -> int:
 
 
 def fetch_request(
-    places: dict[str, list[int]], *, wait_ms: int, session: tuple[int, int] = NO_SESSION
+    places: dict[str, list[int]],
+    *,
+    wait_ms: int,
+    session: tuple[int, int] = NO_SESSION,
+    offset: int = 0,
 ) -> bytes:
-    """Build a framed Fetch request, version 11, at offset 0 of every place.
+    """Build a framed Fetch request, version 11, at one offset of every place.
 
     Args:
         places: partitions by topic; in an incremental fetch, only what has changed.
         wait_ms: how long the server may wait for a first byte.
         session: its id and epoch.
+        offset: where to read.
     """
     body = struct.pack(">iiiibiii", -1, wait_ms, 1, 50 << 20, 0, *session, len(places))
     for topic, partitions in places.items():
         body += string(topic) + struct.pack(">i", len(partitions))
-        body += b"".join(struct.pack(">iiqqi", each, -1, 0, -1, 1 << 20) for each in partitions)
+        body += b"".join(
+            struct.pack(">iiqqi", each, -1, offset, -1, 1 << 20) for each in partitions
+        )
     return framed(_FETCH, 11, body + struct.pack(">i", 0) + string(""))
 
 
@@ -121,6 +130,33 @@ def fetch_session_id(response: bytes) -> int:
     if error:
         raise ValueError(f"Fetch was answered with error {error}")
     return int(session_id)
+
+
+def fetched_end(response: bytes, topic: str) -> int | None:
+    """Read what the body of a Fetch response, version 11, brings of its one partition.
+
+    Returns:
+        The offset after the last record; None if it brings none.
+
+    Raises:
+        ValueError: the fetch was refused.
+    """
+    fetch_session_id(response)
+    at = 14 + len(string(topic)) + 4
+    _, error = struct.unpack_from(">ih", response, at)
+    if error:
+        raise ValueError(f"{topic} was answered with error {error}")
+    at += 6 + 24
+    (aborted,) = struct.unpack_from(">i", response, at)
+    at += 4 + 16 * max(aborted, 0) + 4
+    (size,) = struct.unpack_from(">i", response, at)
+    at, end, found = at + 4, at + 4 + size, None
+    while at < end:
+        base_offset, length = struct.unpack_from(">qi", response, at)
+        (last_delta,) = struct.unpack_from(">i", response, at + _LAST_OFFSET_DELTA)
+        found = base_offset + last_delta + 1
+        at += 12 + length
+    return found
 
 
 def metadata_request(*, all_topics: bool = False) -> bytes:

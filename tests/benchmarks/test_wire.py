@@ -52,6 +52,25 @@ def test_session_of_a_fetch_is_named_and_read() -> None:
         wire.fetch_session_id(struct.pack(">ihii", 0, 70, 0, 0))
 
 
+def test_fetch_begins_at_its_offset_and_says_how_far_it_came() -> None:
+    assert struct.pack(">iiq", 0, -1, 41) in wire.fetch_request({"t": [0]}, wait_ms=1, offset=41)
+    first, second = (bytearray(wire.record_batch([b"x"] * count, 1)) for count in (2, 1))
+    struct.pack_into(">q", first, 0, 41)
+    struct.pack_into(">q", second, 0, 43)
+
+    def response(records: bytes, error: int = 0, aborted: bytes = struct.pack(">i", -1)) -> bytes:
+        head = struct.pack(">ihii", 0, 0, 0, 1) + wire.string("t") + struct.pack(">i", 1)
+        head += struct.pack(">ihqqq", 0, error, 44, 44, 0) + aborted + struct.pack(">i", -1)
+        return head + wire.sized(records)
+
+    assert wire.fetched_end(response(bytes(first + second)), "t") == 44
+    aborted = struct.pack(">iqq", 1, 7, 40)
+    assert wire.fetched_end(response(bytes(first), aborted=aborted), "t") == 43
+    assert wire.fetched_end(response(b""), "t") is None
+    with pytest.raises(ValueError, match="t was answered with error 1"):
+        wire.fetched_end(response(b"", error=1), "t")
+
+
 def test_topics_are_counted_and_refusals_read() -> None:
     brokers = struct.pack(">ii", 1, 1) + wire.string("host") + struct.pack(">ih", 9092, -1)
     assert wire.topic_count(brokers + struct.pack(">ii", 1, 1900)) == 1900

@@ -1,0 +1,177 @@
+"""Compaction cases: how fast a topic is compacted, beside Kafka's cleaner, and who notices.
+
+Rule: both servers get the same records in one partition. kledger compacts when it is asked to;
+Apache Kafka when the setting that has kept its cleaner away is changed, and it is done when it says
+how far the log is clean. The CPU time is that of the server and of the processes that it starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from benchmarks import clients
+from benchmarks.cases import KAFKA, Case
+from benchmarks.clients import Figures
+from benchmarks.own_server_cases import wait
+from benchmarks.testbed import Testbed, create_topic
+from compat_tests import peers
+from compat_tests.servers import KledgerServer, ServerProcess
+from compat_tests.servers.process import die_with_parent
+
+_MB = 1e6
+_SETTLE_S = 3.0
+_LOOK_S = 0.02
+_TIMEOUT_S = 600.0
+_OURS = {"log.cleaner.enable": "false"}
+_KAFKAS = {"log.cleaner.backoff.ms": "50", "log.cleaner.dedupe.buffer.size": str(128 << 20)}
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# The share of a log without anything clean is 1, which is not above 1.
+_KEPT_AWAY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
+
+
+def compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Write a topic, then compact it."""
+    is_kafka = subject == KAFKA
+    settings = _KAFKAS if is_kafka else _OURS
+    with testbed.own_server(subject, is_native=not is_kafka, settings=settings) as server:
+        server.start()
+        topic = _filled_topic(case, subject, server)
+        compact = _compact_by_kafka if is_kafka else _compact
+        before = _cpu_with_children(server)
+        begin_s, end_s = compact(server, topic)
+        cpu_s = _cpu_with_children(server) - before
+    megabytes = case.payload_bytes / _MB
+    return {"mb_per_s": megabytes / (end_s - begin_s), "cpu_ms_per_mb": cpu_s * 1e3 / megabytes}
+
+
+def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Send and fetch at a steady rate, before and during the compaction of another topic."""
+    with testbed.own_server(subject, is_native=True, settings=_OURS) as server:
+        assert isinstance(server, KledgerServer)
+        server.start()
+        topic = _filled_topic(case, subject, server)
+        place = [
+            "--bootstrap",
+            server.bootstrap,
+            "--topic",
+            create_topic(subject, server.bootstrap, 1),
+        ]
+        with _program("paced_load", *place) as load:
+            wait(_SETTLE_S)
+            begin_s = time.monotonic()
+            wait(case.seconds)
+            windows = {"without": (begin_s, time.monotonic()), "beside": _compact(server, topic)}
+            found = _answer(load, json.dumps(windows))
+    figures = {
+        f"{name}_{when}": value for when, each in found.items() for name, value in each.items()
+    }
+    for who in ("produce", "fetch"):
+        ratio = figures[f"{who}_p99_ms_beside"] / figures[f"{who}_p99_ms_without"]
+        figures[f"{who}_p99_ratio"] = ratio
+    seconds = windows["beside"][1] - windows["beside"][0]
+    return figures | {"mb_per_s": case.payload_bytes / _MB / seconds}
+
+
+def _filled_topic(case: Case, subject: str, server: ServerProcess) -> str:
+    """Write all records, and wait until they are on the disk."""
+    topic = create_topic(subject, server.bootstrap, 1, config=_KEPT_AWAY)
+    words = ["--records", str(case.records), "--record-bytes", str(case.record_bytes)]
+    words += ["--duplicates-percent", str(case.duplicates_percent)]
+    clients.program("keyed_load", server.bootstrap, topic, *words)
+    os.sync()
+    wait(_SETTLE_S)
+    return topic
+
+
+def _compact(server: ServerProcess, topic: str) -> tuple[float, float]:
+    """Let kledger compact a topic; return when that began and ended."""
+    assert isinstance(server, KledgerServer)
+    with _program("compact_topic", "--native", server.native_address, "--topic", topic) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        wait(_SETTLE_S)
+        times = _answer(program, "")
+    return times["begin_s"], times["end_s"]
+
+
+def _compact_by_kafka(server: ServerProcess, topic: str) -> tuple[float, float]:
+    """Let Apache Kafka's cleaner do it; return when that began and ended.
+
+    The last segment is never cleaned: one more record begins another one.
+    """
+    _alter(server, topic, {"segment.ms": "1"})
+    producer = Producer({"bootstrap.servers": server.bootstrap, "log_level": 3})
+    producer.produce(topic, b"", key=b"of the next segment", partition=0)
+    producer.flush(_TIMEOUT_S)
+    wait(_SETTLE_S)
+    begin_s = time.monotonic()
+    _alter(server, topic, {"min.cleanable.dirty.ratio": "0"})
+    checkpoint = server.data_folder / "cleaner-offset-checkpoint"
+    while not _is_clean(checkpoint, topic):
+        if time.monotonic() - begin_s > _TIMEOUT_S:
+            raise clients.ClientFailed(f"{topic} was not cleaned: {server.log_tail()}")
+        wait(_LOOK_S)
+    return begin_s, time.monotonic()
+
+
+def _alter(server: ServerProcess, topic: str, config: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 3})
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
+
+
+def _is_clean(checkpoint: Path, topic: str) -> bool:
+    """Tell whether the cleaner has noted an offset of partition 0."""
+    return checkpoint.exists() and f"{topic} 0 " in checkpoint.read_text()
+
+
+def _cpu_with_children(server: ServerProcess) -> float:
+    """Return the CPU seconds of a server and of its children that have ended."""
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return server.cpu_seconds() + sum(map(int, fields[13:15])) / _TICKS_PER_S
+
+
+@contextmanager
+def _program(name: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run one of our own programs, which waits for a line on its standard input."""
+    with subprocess.Popen(
+        [sys.executable, "-m", f"benchmarks.programs.{name}", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no lock
+        cwd=peers.ROOT,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _answer(program: subprocess.Popen[str], line: str) -> Any:
+    """Give a program its line, and return what it prints at its end."""
+    said, _ = program.communicate(f"{line}\n", timeout=_TIMEOUT_S)
+    if program.returncode:
+        raise clients.ClientFailed(f"status {program.returncode}: {program.args!r}")
+    return json.loads(said.splitlines()[-1])
