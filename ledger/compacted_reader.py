@@ -40,7 +40,7 @@ class CompactedReader:
         first: int,
         *,
         count: int,
-        bytes_max: int = READ_BYTES_MAX,
+        bytes_max: int | None = None,
         is_background: bool = False,
     ) -> list[CompactedEntry]:
         """Read entries from the number `first` on, at least one; none at the end.
@@ -49,7 +49,8 @@ class CompactedReader:
             compacted: the present one, as `ManagedLedger.compacted` returned it.
             first: number of the first entry.
             count: how many at most.
-            bytes_max: total size at most; the first entry is returned whatever its size.
+            bytes_max: total size at most, READ_BYTES_MAX in any case; the first entry is returned
+                whatever its size.
             is_background: see `ManagedLedger.read_entries`.
 
         Raises:
@@ -60,13 +61,14 @@ class CompactedReader:
         self._check_readable()
         if first >= compacted.entries:
             return []
+        limit = READ_BYTES_MAX if bytes_max is None else bytes_max
         try:
             buffers = await self._services.cold_reads.read(
                 compacted.ledger_id,
                 first,
                 count=count,
                 upto=compacted.entries,
-                bytes_max=max(1, min(bytes_max, READ_BYTES_MAX)),
+                bytes_max=max(1, min(limit, READ_BYTES_MAX)),
                 is_background=is_background,
             )
         except LedgerError as error:

@@ -92,8 +92,7 @@ class CompactedSource:
             first = self._next[2]
         else:
             first = await reader.find(compacted, start)
-        limit = {} if bytes_max is None else {"bytes_max": bytes_max}
-        found = await reader.read(compacted, first, count=count, **limit)
+        found = await reader.read(compacted, first, count=count, bytes_max=bytes_max)
         kept = [each for each in found if each.position <= max_position]
         if not kept:
             return SourceRead((), min(compacted.horizon, max_position), ledger_id)

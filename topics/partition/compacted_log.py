@@ -200,8 +200,7 @@ class CompactedEntries:
         self, first: int, count: int, max_bytes: int | None, *, is_background: bool = False
     ) -> list[CompactedBatch]:
         """Read batches with what is stored beside them; see `ManagedLedger.read_entries`."""
-        limit = {} if max_bytes is None else {"bytes_max": max_bytes}
         found = await self._ledger.compacted_reader.read(
-            self._compacted, first, count=count, is_background=is_background, **limit
+            self._compacted, first, count=count, bytes_max=max_bytes, is_background=is_background
         )
         return [CompactedBatch(each.position, each.attribute, each.data) for each in found]
