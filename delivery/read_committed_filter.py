@@ -24,7 +24,7 @@ from kledger.runtime.listeners import Listener
 from kledger.subscriptions.visibility_filter import NOTHING_HIDDEN, Visibility
 from kledger.topics import AbortedTransaction, PartitionLog
 
-_MARKED = CONTROL_BIT | TRANSACTIONAL_BIT
+MARKED = CONTROL_BIT | TRANSACTIONAL_BIT
 _last_offset = attrgetter("last_offset")
 
 
@@ -43,7 +43,7 @@ class ReadCommittedFilter:
         if settled and _offset_of(entries[-1]) >= stable:
             settled = bisect_left(entries, stable, key=_offset_of)
             entries = entries[:settled]
-        marked = [(at, data) for at, data in entries if data[FLAGS_AT] & _MARKED]
+        marked = [(at, data) for at, data in entries if data[FLAGS_AT] & MARKED]
         return Visibility(settled, self._hidden(marked) if marked else NOTHING_HIDDEN)
 
     def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:

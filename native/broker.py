@@ -21,6 +21,7 @@ from kledger.delivery.model import (
 )
 from kledger.ledger import Buffer, Position
 from kledger.native.errors import KledgerError
+from kledger.native.named_topic_broker import NamedTopicBroker
 from kledger.subscriptions.model import (
     Acknowledgement,
     Deliver,
@@ -368,7 +369,7 @@ class BrokerAdmin(Protocol):
         ...
 
 
-class Broker(BrokerAdmin, Protocol):
+class Broker(BrokerAdmin, NamedTopicBroker, Protocol):
     """A server, as a native client sees it."""
 
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:

@@ -70,6 +70,26 @@ class Full(KledgerError):
     """A limit is reached, such as a producer's of pending messages; nothing was sent or added."""
 
 
+class IllegalState(KledgerError):
+    """A subscriber or publisher is closed, or does not own the channel; nothing has changed."""
+
+
+class SubscriberDisconnected(IllegalState):
+    """The group does not have this subscriber, or no longer; its client joins it again."""
+
+
+class SubscriberGroupDestroyed(IllegalState):
+    """There is no such subscriber group, or no longer."""
+
+
+class IllegalArgument(InvalidArgument):
+    """A position, a time or an option of a named topic is wrong; nothing has changed."""
+
+
+class TopicFull(Full):
+    """A named topic has as many unconsumed bytes as it may have; nothing was published."""
+
+
 class Unreadable(KledgerError):
     """A stored batch is damaged, and its records cannot be decoded.
 

@@ -657,3 +657,367 @@ class GetClientMetricsResponse(_message.Message):
     client: MetricsClient
     data: bytes
     def __init__(self, client: _Optional[_Union[MetricsClient, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class NamedTopicOptions(_message.Message):
+    __slots__ = ("retain_values", "element_expiry_ms", "subscriber_timeout_ms", "page_bytes", "max_unconsumed_bytes", "allow_unowned_commits")
+    RETAIN_VALUES_FIELD_NUMBER: _ClassVar[int]
+    ELEMENT_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_UNCONSUMED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_UNOWNED_COMMITS_FIELD_NUMBER: _ClassVar[int]
+    retain_values: bool
+    element_expiry_ms: int
+    subscriber_timeout_ms: int
+    page_bytes: int
+    max_unconsumed_bytes: int
+    allow_unowned_commits: bool
+    def __init__(self, retain_values: _Optional[bool] = ..., element_expiry_ms: _Optional[int] = ..., subscriber_timeout_ms: _Optional[int] = ..., page_bytes: _Optional[int] = ..., max_unconsumed_bytes: _Optional[int] = ..., allow_unowned_commits: _Optional[bool] = ...) -> None: ...
+
+class NamedTopicInfo(_message.Message):
+    __slots__ = ("name", "channel_count", "options")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CHANNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    channel_count: int
+    options: NamedTopicOptions
+    def __init__(self, name: _Optional[str] = ..., channel_count: _Optional[int] = ..., options: _Optional[_Union[NamedTopicOptions, _Mapping]] = ...) -> None: ...
+
+class OpenNamedTopicRequest(_message.Message):
+    __slots__ = ("name", "channel_count", "options", "create")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CHANNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    channel_count: int
+    options: NamedTopicOptions
+    create: bool
+    def __init__(self, name: _Optional[str] = ..., channel_count: _Optional[int] = ..., options: _Optional[_Union[NamedTopicOptions, _Mapping]] = ..., create: _Optional[bool] = ...) -> None: ...
+
+class DestroyNamedTopicRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DestroyNamedTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListNamedTopicsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListNamedTopicsResponse(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class EnsureSubscriberGroupRequest(_message.Message):
+    __slots__ = ("topic", "group", "filter_name", "converter_name")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    FILTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    CONVERTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    filter_name: str
+    converter_name: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., filter_name: _Optional[str] = ..., converter_name: _Optional[str] = ...) -> None: ...
+
+class EnsureSubscriberGroupResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DestroySubscriberGroupRequest(_message.Message):
+    __slots__ = ("topic", "group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
+class DestroySubscriberGroupResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSubscriberGroupsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class ListSubscriberGroupsResponse(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[SubscriberGroupInfo]
+    def __init__(self, groups: _Optional[_Iterable[_Union[SubscriberGroupInfo, _Mapping]]] = ...) -> None: ...
+
+class SubscriberGroupInfo(_message.Message):
+    __slots__ = ("name", "subscribers", "filter_name", "converter_name", "channels")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBERS_FIELD_NUMBER: _ClassVar[int]
+    FILTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    CONVERTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    subscribers: _containers.RepeatedScalarFieldContainer[int]
+    filter_name: str
+    converter_name: str
+    channels: _containers.RepeatedCompositeFieldContainer[ChannelEnds]
+    def __init__(self, name: _Optional[str] = ..., subscribers: _Optional[_Iterable[int]] = ..., filter_name: _Optional[str] = ..., converter_name: _Optional[str] = ..., channels: _Optional[_Iterable[_Union[ChannelEnds, _Mapping]]] = ...) -> None: ...
+
+class ChannelEnds(_message.Message):
+    __slots__ = ("channel", "owner", "head_offset", "end_offset", "committed_offset", "next_offset", "remaining")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    HEAD_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    owner: int
+    head_offset: int
+    end_offset: int
+    committed_offset: int
+    next_offset: int
+    remaining: int
+    def __init__(self, channel: _Optional[int] = ..., owner: _Optional[int] = ..., head_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., remaining: _Optional[int] = ...) -> None: ...
+
+class JoinSubscriberRequest(_message.Message):
+    __slots__ = ("topic", "join")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    join: SubscriberJoin
+    def __init__(self, topic: _Optional[str] = ..., join: _Optional[_Union[SubscriberJoin, _Mapping]] = ...) -> None: ...
+
+class SubscriberJoin(_message.Message):
+    __slots__ = ("group", "subscriber", "filter_name", "converter_name")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    FILTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    CONVERTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    subscriber: int
+    filter_name: str
+    converter_name: str
+    def __init__(self, group: _Optional[str] = ..., subscriber: _Optional[int] = ..., filter_name: _Optional[str] = ..., converter_name: _Optional[str] = ...) -> None: ...
+
+class ChannelAllocation(_message.Message):
+    __slots__ = ("group", "subscriber", "epoch", "channel_count", "channels", "filter_name", "converter_name")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHANNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    FILTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    CONVERTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    subscriber: int
+    epoch: int
+    channel_count: int
+    channels: _containers.RepeatedCompositeFieldContainer[OwnedChannel]
+    filter_name: str
+    converter_name: str
+    def __init__(self, group: _Optional[str] = ..., subscriber: _Optional[int] = ..., epoch: _Optional[int] = ..., channel_count: _Optional[int] = ..., channels: _Optional[_Iterable[_Union[OwnedChannel, _Mapping]]] = ..., filter_name: _Optional[str] = ..., converter_name: _Optional[str] = ...) -> None: ...
+
+class OwnedChannel(_message.Message):
+    __slots__ = ("channel", "ownership", "next_offset", "revision")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    OWNERSHIP_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    ownership: int
+    next_offset: int
+    revision: int
+    def __init__(self, channel: _Optional[int] = ..., ownership: _Optional[int] = ..., next_offset: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class LeaveSubscriberRequest(_message.Message):
+    __slots__ = ("topic", "group", "subscriber")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    subscriber: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., subscriber: _Optional[int] = ...) -> None: ...
+
+class LeaveSubscriberResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PollChannelsRequest(_message.Message):
+    __slots__ = ("topic", "poll")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    POLL_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    poll: ChannelPoll
+    def __init__(self, topic: _Optional[str] = ..., poll: _Optional[_Union[ChannelPoll, _Mapping]] = ...) -> None: ...
+
+class ChannelPoll(_message.Message):
+    __slots__ = ("group", "subscriber", "epoch", "is_heartbeat", "wait_ms", "bytes_max", "fetches")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    FETCHES_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    subscriber: int
+    epoch: int
+    is_heartbeat: bool
+    wait_ms: int
+    bytes_max: int
+    fetches: _containers.RepeatedCompositeFieldContainer[ChannelFetch]
+    def __init__(self, group: _Optional[str] = ..., subscriber: _Optional[int] = ..., epoch: _Optional[int] = ..., is_heartbeat: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., bytes_max: _Optional[int] = ..., fetches: _Optional[_Iterable[_Union[ChannelFetch, _Mapping]]] = ...) -> None: ...
+
+class ChannelFetch(_message.Message):
+    __slots__ = ("channel", "ownership", "offset")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    OWNERSHIP_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    ownership: int
+    offset: int
+    def __init__(self, channel: _Optional[int] = ..., ownership: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class ChannelPollResult(_message.Message):
+    __slots__ = ("allocation", "elements")
+    ALLOCATION_FIELD_NUMBER: _ClassVar[int]
+    ELEMENTS_FIELD_NUMBER: _ClassVar[int]
+    allocation: ChannelAllocation
+    elements: _containers.RepeatedCompositeFieldContainer[ChannelElements]
+    def __init__(self, allocation: _Optional[_Union[ChannelAllocation, _Mapping]] = ..., elements: _Optional[_Iterable[_Union[ChannelElements, _Mapping]]] = ...) -> None: ...
+
+class ChannelElements(_message.Message):
+    __slots__ = ("channel", "ownership", "start_offset", "next_offset", "batches")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    OWNERSHIP_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    ownership: int
+    start_offset: int
+    next_offset: int
+    batches: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, channel: _Optional[int] = ..., ownership: _Optional[int] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., batches: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class CommitChannelsRequest(_message.Message):
+    __slots__ = ("topic", "request")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    request: CommitRequest
+    def __init__(self, topic: _Optional[str] = ..., request: _Optional[_Union[CommitRequest, _Mapping]] = ...) -> None: ...
+
+class CommitRequest(_message.Message):
+    __slots__ = ("group", "subscriber", "commits")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    subscriber: int
+    commits: _containers.RepeatedCompositeFieldContainer[ChannelCommit]
+    def __init__(self, group: _Optional[str] = ..., subscriber: _Optional[int] = ..., commits: _Optional[_Iterable[_Union[ChannelCommit, _Mapping]]] = ...) -> None: ...
+
+class ChannelCommit(_message.Message):
+    __slots__ = ("channel", "offset", "read_offset", "revision")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    READ_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    offset: int
+    read_offset: int
+    revision: int
+    def __init__(self, channel: _Optional[int] = ..., offset: _Optional[int] = ..., read_offset: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class CommitChannelsResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[CommitOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[CommitOutcome, _Mapping]]] = ...) -> None: ...
+
+class CommitOutcome(_message.Message):
+    __slots__ = ("status", "error", "reason")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    status: str
+    error: str
+    reason: str
+    def __init__(self, status: _Optional[str] = ..., error: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class SeekChannelsRequest(_message.Message):
+    __slots__ = ("topic", "request")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    request: SeekRequest
+    def __init__(self, topic: _Optional[str] = ..., request: _Optional[_Union[SeekRequest, _Mapping]] = ...) -> None: ...
+
+class SeekRequest(_message.Message):
+    __slots__ = ("group", "subscriber", "is_committing", "targets")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    IS_COMMITTING_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    subscriber: int
+    is_committing: bool
+    targets: _containers.RepeatedCompositeFieldContainer[ChannelTarget]
+    def __init__(self, group: _Optional[str] = ..., subscriber: _Optional[int] = ..., is_committing: _Optional[bool] = ..., targets: _Optional[_Iterable[_Union[ChannelTarget, _Mapping]]] = ...) -> None: ...
+
+class ChannelTarget(_message.Message):
+    __slots__ = ("channel", "kind", "value")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    kind: str
+    value: int
+    def __init__(self, channel: _Optional[int] = ..., kind: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+
+class SeekChannelsResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[SeekOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[SeekOutcome, _Mapping]]] = ...) -> None: ...
+
+class SeekOutcome(_message.Message):
+    __slots__ = ("channel", "offset", "next_offset", "revision")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    offset: int
+    next_offset: int
+    revision: int
+    def __init__(self, channel: _Optional[int] = ..., offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class GetChannelEndsRequest(_message.Message):
+    __slots__ = ("topic", "group", "subscriber", "channel")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    subscriber: int
+    channel: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., subscriber: _Optional[int] = ..., channel: _Optional[int] = ...) -> None: ...
+
+class GetChannelEndsResponse(_message.Message):
+    __slots__ = ("channels",)
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    channels: _containers.RepeatedCompositeFieldContainer[ChannelEnds]
+    def __init__(self, channels: _Optional[_Iterable[_Union[ChannelEnds, _Mapping]]] = ...) -> None: ...

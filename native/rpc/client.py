@@ -162,6 +162,19 @@ class RpcClient:
     clear_backlog = _remote(UnaryCalls.clear_backlog)
     peek = _remote(UnaryCalls.peek)
 
+    open_named_topic = _remote(UnaryCalls.open_named_topic)
+    destroy_named_topic = _remote(UnaryCalls.destroy_named_topic)
+    named_topics = _remote(UnaryCalls.named_topics)
+    ensure_subscriber_group = _remote(UnaryCalls.ensure_subscriber_group)
+    destroy_subscriber_group = _remote(UnaryCalls.destroy_subscriber_group)
+    subscriber_groups = _remote(UnaryCalls.subscriber_groups)
+    join_subscriber = _remote(UnaryCalls.join_subscriber)
+    leave_subscriber = _remote(UnaryCalls.leave_subscriber)
+    poll_channels = _remote(UnaryCalls.poll_channels)
+    commit_channels = _remote(UnaryCalls.commit_channels)
+    seek_channels = _remote(UnaryCalls.seek_channels)
+    channel_ends = _remote(UnaryCalls.channel_ends)
+
     metrics_clients = _remote(UnaryCalls.metrics_clients)
     client_metrics = _remote(UnaryCalls.client_metrics)
 

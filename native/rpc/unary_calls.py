@@ -10,8 +10,18 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
+from kledger.named_topics.model import (
+    ChannelAllocation,
+    ChannelEnds,
+    ChannelPollResult,
+    CommitOutcome,
+    NamedTopicInfo,
+    SeekOutcome,
+    SubscriberGroupInfo,
+)
 from kledger.native.broker import Broker
 from kledger.native.rpc import values
+from kledger.native.rpc.named_topic_values import NAMED_TOPIC_CODECS, codec_of
 from kledger.native.rpc.protocol import CALLS
 
 P = ParamSpec("P")
@@ -22,6 +32,7 @@ Message = Any
 FIELD_CODECS: Mapping[str, tuple[Callable[[Any], Message], Callable[[Message], Any]]] = {
     "Target": (values.target_to, values.target_from),
     "RecordPosition": (values.record_position_to, values.record_position_from),
+    **{name: (codec.write, codec.read) for name, codec in NAMED_TOPIC_CODECS.items()},
 }
 """How to write and read an argument that is a message itself, by the name of that message."""
 
@@ -57,6 +68,16 @@ def many(field: str, write: Callable[[R], Any], read: Callable[[Any], R]) -> Res
         lambda response, result: response(**{field: map(write, result)}),
         lambda message: [read(each) for each in getattr(message, field)],
     )
+
+
+def named_topic(kind: type[R]) -> ResultCodec[R]:
+    """Let the response be a value of named topics."""
+    return whole(codec_of(kind).write, codec_of(kind).read)
+
+
+def named_topic_values(field: str, kind: type[R]) -> ResultCodec[list[R]]:
+    """Let one repeated field of the response be values of named topics."""
+    return many(field, codec_of(kind).write, codec_of(kind).read)
 
 
 NOTHING: ResultCodec[None] = ResultCodec(lambda response, _: response(), lambda _: None)
@@ -189,6 +210,37 @@ class UnaryCalls:
     clear_backlog = UnaryCall(Broker.clear_backlog, "ClearBacklog", NOTHING, sets_position=True)
     peek = UnaryCall(
         Broker.peek, "Peek", many("entries", values.peeked_entry_to, values.peeked_entry_from)
+    )
+
+    open_named_topic = UnaryCall(
+        Broker.open_named_topic, "OpenNamedTopic", named_topic(NamedTopicInfo)
+    )
+    destroy_named_topic = UnaryCall(Broker.destroy_named_topic, "DestroyNamedTopic", NOTHING)
+    named_topics = UnaryCall(Broker.named_topics, "ListNamedTopics", NAMES)
+    ensure_subscriber_group = UnaryCall(
+        Broker.ensure_subscriber_group, "EnsureSubscriberGroup", NOTHING
+    )
+    destroy_subscriber_group = UnaryCall(
+        Broker.destroy_subscriber_group, "DestroySubscriberGroup", NOTHING
+    )
+    subscriber_groups = UnaryCall(
+        Broker.subscriber_groups,
+        "ListSubscriberGroups",
+        named_topic_values("groups", SubscriberGroupInfo),
+    )
+    join_subscriber = UnaryCall(
+        Broker.join_subscriber, "JoinSubscriber", named_topic(ChannelAllocation)
+    )
+    leave_subscriber = UnaryCall(Broker.leave_subscriber, "LeaveSubscriber", NOTHING)
+    poll_channels = UnaryCall(Broker.poll_channels, "PollChannels", named_topic(ChannelPollResult))
+    commit_channels = UnaryCall(
+        Broker.commit_channels, "CommitChannels", named_topic_values("outcomes", CommitOutcome)
+    )
+    seek_channels = UnaryCall(
+        Broker.seek_channels, "SeekChannels", named_topic_values("outcomes", SeekOutcome)
+    )
+    channel_ends = UnaryCall(
+        Broker.channel_ends, "GetChannelEnds", named_topic_values("channels", ChannelEnds)
     )
 
     metrics_clients = UnaryCall(

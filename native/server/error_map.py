@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import kledger.delivery.errors as delivery_errors
+import kledger.named_topics.errors as named_topics_errors
 import kledger.subscriptions.errors as subscriptions_errors
 import kledger.topics.errors as topics_errors
 from kledger.batches.errors import BatchError
@@ -39,6 +40,12 @@ _ERRORS: ErrorTable[type[errors.KledgerError]] = ErrorTable(
         delivery_errors.PartitionDeleted: errors.TopicNotFound,
         delivery_errors.PartitionEnded: errors.Unavailable,
         delivery_errors.DeliveryError: errors.InvalidArgument,
+        named_topics_errors.NamedTopicNotFound: errors.TopicNotFound,
+        named_topics_errors.GroupDestroyed: errors.SubscriberGroupDestroyed,
+        named_topics_errors.UnknownSubscriber: errors.SubscriberDisconnected,
+        named_topics_errors.NotOwner: errors.IllegalState,
+        named_topics_errors.WrongArgument: errors.IllegalArgument,
+        named_topics_errors.CapacityReached: errors.TopicFull,
         BatchError: errors.InvalidArgument,
         LedgerError: errors.Unavailable,
     }

@@ -18,6 +18,21 @@ from kledger.delivery.partition_directory import PartitionDirectory
 from kledger.delivery.record_locations import committed_end, last_record, offset_of, record_at
 from kledger.delivery.subscribed_partition import SubscribedPartition
 from kledger.ledger import LedgerStore, Position
+from kledger.named_topics.model import (
+    ChannelAllocation,
+    ChannelEnds,
+    ChannelPoll,
+    ChannelPollResult,
+    CommitOutcome,
+    CommitRequest,
+    NamedTopicInfo,
+    NamedTopicOptions,
+    SeekOutcome,
+    SeekRequest,
+    SubscriberGroupInfo,
+    SubscriberJoin,
+)
+from kledger.named_topics.service import NamedTopicService
 from kledger.native.broker import (
     EARLIEST,
     LATEST,
@@ -123,6 +138,14 @@ class NativeService:
         self._kafka_clients = kafka_clients
         self._auto_create_topics = auto_create_topics
         self._consumer_numbers = count(1)
+        self._named_topics = NamedTopicService(
+            store=store,
+            registry=registry,
+            partitions=self._partitions,
+            clock=clock,
+            timers=timers,
+            supervisor=supervisor,
+        )
 
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
         """Find a topic, and create it if that is allowed."""
@@ -210,6 +233,7 @@ class NativeService:
         topic = self._topic(name)
         with translating():
             await self._registry.delete(topic.name, topic_id=topic.id)
+            await self._named_topics.forget(topic.id)
             if self._forget_topic is not None:
                 await self._forget_topic(topic.id)
 
@@ -237,6 +261,7 @@ class NativeService:
         topic = self._topic(name)
         with translating():
             await self._registry.create_partitions(topic.name, count)
+        self._named_topics.note_partitions(topic)
 
     async def terminate(self, name: str) -> list[RecordLocation]:
         """Refuse further batches; return the newest record of each partition.
@@ -358,6 +383,78 @@ class NativeService:
         for opened, subscription in await self._find(topic, name):
             with translating(opened):
                 await opened.clear_backlog(subscription)
+
+    # Named topics
+
+    async def open_named_topic(
+        self, name: str, *, channel_count: int, options: NamedTopicOptions, create: bool
+    ) -> NamedTopicInfo:
+        """Return a named topic; make it of a topic that is none yet."""
+        with translating():
+            return await self._named_topics.open(
+                name, channel_count=channel_count, options=options, create=create
+            )
+
+    async def destroy_named_topic(self, name: str) -> None:
+        """Delete a named topic with its elements and groups."""
+        with translating():
+            self._named_topics.check_named(name)
+        await self.delete_topic(name)
+
+    async def named_topics(self) -> list[str]:
+        """Return the names of all named topics, sorted."""
+        return self._named_topics.names()
+
+    async def ensure_subscriber_group(
+        self, topic: str, group: str, *, filter_name: str, converter_name: str
+    ) -> None:
+        """Make a subscriber group, unless it exists."""
+        with translating():
+            await self._named_topics.ensure_group(
+                topic, group, filter_name=filter_name, converter_name=converter_name
+            )
+
+    async def destroy_subscriber_group(self, topic: str, group: str) -> None:
+        """Destroy a group; its subscribers are disconnected."""
+        with translating():
+            await self._named_topics.destroy_group(topic, group)
+
+    async def subscriber_groups(self, topic: str) -> list[SubscriberGroupInfo]:
+        """Return the groups with the state of every channel."""
+        with translating():
+            return await self._named_topics.groups(topic)
+
+    async def join_subscriber(self, topic: str, join: SubscriberJoin) -> ChannelAllocation:
+        """Add a subscriber to a group, and return its channels."""
+        with translating():
+            return await self._named_topics.join(topic, join)
+
+    async def leave_subscriber(self, topic: str, group: str, subscriber: int) -> None:
+        """Remove a subscriber; the group of an anonymous one is destroyed."""
+        with translating():
+            await self._named_topics.leave(topic, group, subscriber)
+
+    async def poll_channels(self, topic: str, poll: ChannelPoll) -> ChannelPollResult:
+        """Return elements or another allocation; wait for one of them."""
+        with translating():
+            return await self._named_topics.poll(topic, poll)
+
+    async def commit_channels(self, topic: str, request: CommitRequest) -> list[CommitOutcome]:
+        """Commit positions; return when that is durable."""
+        with translating():
+            return await self._named_topics.commit(topic, request)
+
+    async def seek_channels(self, topic: str, request: SeekRequest) -> list[SeekOutcome]:
+        """Reposition channels, all or none; return when that is durable."""
+        with translating():
+            return await self._named_topics.seek(topic, request)
+
+    async def channel_ends(
+        self, topic: str, group: str, subscriber: int, channel: int
+    ) -> list[ChannelEnds]:
+        """Return the ends of a channel, or of all (-1); only of those that the subscriber owns."""
+        with translating():
+            return await self._named_topics.ends(topic, group, subscriber, channel)
 
     # Kafka clients
 

@@ -59,6 +59,22 @@ from kledger.ledger.metadata.records import (
 )
 from kledger.ledger.position import Position
 from kledger.ledger.testing import FaultyEngine
+from kledger.named_topics.channel_record import ChannelRecord
+from kledger.named_topics.model import NamedTopicOptions
+from kledger.named_topics.records import (
+    GroupKey,
+    NamedTopicRecord,
+    SubscriberGroupRecord,
+    decode_channel,
+    decode_group,
+    encode_channel,
+    encode_channel_key,
+    encode_group,
+    encode_topic_key,
+)
+from kledger.named_topics.records import decode_topic as decode_named_topic
+from kledger.named_topics.records import encode_group_key as encode_subscriber_group_key
+from kledger.named_topics.records import encode_topic as encode_named_topic
 from kledger.offsets import CommittedOffset, TopicPartition
 from kledger.offsets.records import (
     decode_key,
@@ -215,6 +231,14 @@ CURSOR = CursorRecord(
 MANAGED_LEDGER = ManagedLedgerRecord(
     managed_ledger_id=7, version=3, terminated_at=Position(5, 9), properties={"owner": "mé", "": ""}
 )
+NAMED_TOPIC = NamedTopicRecord(
+    NamedTopicOptions(retain_values=True, element_expiry_ms=5, max_unconsumed_bytes=7),
+    owns_log=True,
+)
+GROUP_KEY = GroupKey(TOPIC_ID, "gü")
+SUBSCRIBER_GROUP = SubscriberGroupRecord(
+    is_anonymous=True, created_ms=99, filter_name="m:ü", converter_name=""
+)
 OPEN_MANAGED_LEDGER = ManagedLedgerRecord(managed_ledger_id=7)
 COMPACTED_MANAGED_LEDGER = ManagedLedgerRecord(
     managed_ledger_id=7,
@@ -249,6 +273,20 @@ VALUES = [
      "4e5f60718293a4b5c6d7e8f9000000010000000500000000000000026d32ffffffffffffffff0000"
      "00000000000000000001fffffffeffffffff00000000ffffffff00000000ffffffff000000000000"
      "00000000000000000000")),
+    ("named topic", NAMED_TOPIC, lambda: encode_named_topic(NAMED_TOPIC),
+     lambda row: decode_named_topic(encode_topic_key(TOPIC_ID), row)[1],
+     "0101000000000000000500000000000493e0000000000010000000000000000000070001"),
+    ("subscriber group", SUBSCRIBER_GROUP, lambda: encode_group(SUBSCRIBER_GROUP),
+     lambda row: decode_group(encode_subscriber_group_key(GROUP_KEY), row)[1],
+     "0101000000000000006300046d3ac3bc0000"),
+    ("channel of a subscriber group", ChannelRecord(6, 5, 2),
+     lambda: encode_channel(ChannelRecord(6, 5, 2)),
+     lambda row: decode_channel(encode_channel_key(GROUP_KEY, 3), row)[2],
+     "01000000000000000600000000000000050000000000000002"),
+    ("key of a channel", (GROUP_KEY, 3, ChannelRecord(0)),
+     lambda: encode_channel_key(GROUP_KEY, 3),
+     lambda key: decode_channel(key, encode_channel(ChannelRecord(0))),
+     "6e616d65642d6368616e6e656c010a1b2c3d4e5f60718293a4b5c6d7e8f9000367c3bc00000003"),
     ("key of a group", "gü", lambda: encode_group_key("gü"), decode_group_key,
      "67726f75700167c3bc"),
     ("new transactional id", NEW_TXN, lambda: encode_txn(NEW_TXN),

@@ -11,6 +11,17 @@ from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kledger.ledger import Buffer, Position
+from kledger.named_topics.model import (
+    ChannelAllocation,
+    ChannelEnds,
+    ChannelPollResult,
+    CommitOutcome,
+    NamedTopicInfo,
+    NamedTopicOptions,
+    OwnedChannel,
+    SeekOutcome,
+    SubscriberGroupInfo,
+)
 from kledger.native.broker import (
     NO_RECORD,
     Broker,
@@ -57,6 +68,11 @@ SUBSCRIPTION_STATS = SubscriptionStats(
     revision_num=3,
     is_under_revision=True,
 )
+
+NAMED_TOPIC = NamedTopicInfo("orders", 3, NamedTopicOptions(page_bytes=7))
+CHANNEL_ENDS = ChannelEnds(1, 5, 0, 9, -1, 0, 9)
+SUBSCRIBER_GROUP = SubscriberGroupInfo("g", (5, 6), "m:f", "", (CHANNEL_ENDS,))
+ALLOCATION = ChannelAllocation("g", 5, 2, 3, (OwnedChannel(1, 2, 0, 0),), "m:f", "")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -232,6 +248,18 @@ class RecordingBroker:
     peek = _recorded(
         Broker.peek, [(1, Position(3, 4), b"batch", 0b101), (2, Position(3, 5), b"", ALL)]
     )
+    open_named_topic = _recorded(Broker.open_named_topic, NAMED_TOPIC)
+    destroy_named_topic = _recorded(Broker.destroy_named_topic, None)
+    named_topics = _recorded(Broker.named_topics, ["orders"])
+    ensure_subscriber_group = _recorded(Broker.ensure_subscriber_group, None)
+    destroy_subscriber_group = _recorded(Broker.destroy_subscriber_group, None)
+    subscriber_groups = _recorded(Broker.subscriber_groups, [SUBSCRIBER_GROUP])
+    join_subscriber = _recorded(Broker.join_subscriber, ALLOCATION)
+    leave_subscriber = _recorded(Broker.leave_subscriber, None)
+    poll_channels = _recorded(Broker.poll_channels, ChannelPollResult(ALLOCATION, ()))
+    commit_channels = _recorded(Broker.commit_channels, [CommitOutcome("committed", "", "")])
+    seek_channels = _recorded(Broker.seek_channels, [SeekOutcome(0, 5, 6, 1)])
+    channel_ends = _recorded(Broker.channel_ends, [CHANNEL_ENDS])
     metrics_clients = _recorded(
         Broker.metrics_clients,
         [METRICS_CLIENT, replace(METRICS_CLIENT, client_id=None, pushed_at_ms=None)],

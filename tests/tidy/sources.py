@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 # Folders of the repository, and packages of `kledger`: kledger/ledger is a link to ledger.
 PACKAGES = (
-    "batches", "delivery", "gateway", "kledger", "ledger", "native", "offsets", "runtime",
-    "subscriptions", "topics",
+    "batches", "delivery", "gateway", "kledger", "ledger", "named_topics", "native",
+    "offsets", "runtime", "subscriptions", "topics",
 )  # fmt: skip
 PROGRAMS = ("benchmarks", "compat_tests", "pipelines")
 GENERATED = {PurePosixPath("native/proto/kledger_native_pb2.py")}

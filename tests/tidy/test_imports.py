@@ -42,6 +42,7 @@ LAYERS = (
     {"ledger", "batches"},
     {"topics", "offsets", "subscriptions"},
     {"delivery"},
+    {"named_topics"},
     {"gateway", "native"},
     {"kledger"},
 )

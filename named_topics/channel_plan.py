@@ -1,0 +1,52 @@
+"""Channel plan: how many channels a topic has, and which member gets which.
+
+Rule: the allocation of Coherence's topics. Members are ordered by id and get contiguous channels;
+what the division leaves over goes one by one to the first members; of more members than channels
+the last ones get none.
+Must not know: who the members are; both façades may use it.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import isqrt
+
+PARTITION_COUNT_DEFAULT = 257
+"""The partitions of a Coherence cache service, by which it counts channels."""
+
+
+def default_channel_count(partition_count: int = PARTITION_COUNT_DEFAULT) -> int:
+    """Return the default number of channels: 17 for 257 partitions.
+
+    Source: `Subscriber`, "Channels": the next prime above the square root of the partition count,
+    and no more than there are partitions.
+    """
+    candidate = isqrt(partition_count) + 1
+    while not _is_prime(candidate):
+        candidate += 1
+    return min(partition_count, candidate)
+
+
+def allocate(channel_count: int, members: Iterable[int]) -> dict[int, range]:
+    """Allocate all channels to the members.
+
+    Args:
+        channel_count: how many channels there are.
+        members: their ids, in any order.
+
+    Returns:
+        The channels of every member; those of one are contiguous, none are empty ranges.
+    """
+    ordered: Sequence[int] = sorted(members)
+    if not ordered:
+        return {}
+    share, left_over = divmod(channel_count, len(ordered))
+    allocated: dict[int, range] = {}
+    first = 0
+    for index, member in enumerate(ordered):
+        end = first + share + (index < left_over)
+        allocated[member] = range(first, end)
+        first = end
+    return allocated
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % each for each in range(2, isqrt(number) + 1))

@@ -1,0 +1,62 @@
+"""Options plan: which options a named topic may have, and what follows from them. Pure.
+
+Rule: options hold from the first use of a named topic on. A later call may repeat them or leave
+them at their defaults; anything else is refused, as other clients rely on them.
+Must not know: rows, topics.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from kledger.named_topics.errors import WrongArgument
+from kledger.named_topics.model import NO_LIMIT, NamedTopicOptions
+
+CHANNELS_MAX = 10_000
+SUBSCRIBER_TIMEOUT_MS_MIN = 1_000
+"""A shorter timeout is this long; 0 or less is none, as in Coherence."""
+MILLISECONDS_MAX = (1 << 53) - 1
+PAGE_BYTES_MAX = 64 << 20
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "element_expiry_ms": (1, MILLISECONDS_MAX),
+    "subscriber_timeout_ms": (SUBSCRIBER_TIMEOUT_MS_MIN, MILLISECONDS_MAX),
+    "page_bytes": (1, PAGE_BYTES_MAX),
+    "max_unconsumed_bytes": (1, MILLISECONDS_MAX),
+}
+_NONE: Mapping[str, int] = {
+    "element_expiry_ms": NO_LIMIT,
+    "subscriber_timeout_ms": 0,
+    "max_unconsumed_bytes": NO_LIMIT,
+}
+"""The value of an option that stands for none."""
+
+
+def check_options(options: NamedTopicOptions, channel_count: int) -> None:
+    """Check what a client asks for. Raises WrongArgument."""
+    if not 0 <= channel_count <= CHANNELS_MAX:
+        raise WrongArgument(f"channel_count: expected 1 to {CHANNELS_MAX}, got {channel_count}")
+    for name, (low, high) in _RANGES.items():
+        given = getattr(options, name)
+        if given != _NONE.get(name) and not low <= given <= high:
+            raise WrongArgument(f"{name}: expected {low} to {high}, got {given}")
+
+
+def check_repeated(stored: NamedTopicOptions, given: NamedTopicOptions, *, what: str) -> None:
+    """Check the options of a later call. Raises WrongArgument if they change anything."""
+    default = NamedTopicOptions()
+    for field in fields(NamedTopicOptions):
+        expected, found = getattr(stored, field.name), getattr(given, field.name)
+        if found not in {expected, getattr(default, field.name)}:
+            raise WrongArgument(f"{field.name} of {what}: expected {expected}, got {found}")
+
+
+def topic_configs(options: NamedTopicOptions) -> dict[str, str]:
+    """Return the settings of a topic that is created for a named topic.
+
+    Elements have the time at which the server accepted them, and stay until their groups have
+    committed them, or until they expire.
+    """
+    return {
+        "message.timestamp.type": "LogAppendTime",
+        "retention.bytes": "-1",
+        "retention.ms": str(options.element_expiry_ms),
+    }

@@ -1,0 +1,107 @@
+"""Converts the values of `named_topics.model` to protobuf messages of the same names and back.
+
+Rule: a class and its message have the same fields, so that one codec, made of the annotations of
+the class, serves all of them; a field that may be None is absent then.
+Must not know: calls, connections.
+"""
+
+from collections.abc import Callable, Mapping
+from types import UnionType
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from kledger.named_topics import model
+from kledger.native.proto import kledger_native_pb2 as pb
+
+Value = TypeVar("Value")
+Convert = Callable[[Any], Any]
+KINDS: tuple[type, ...] = (
+    model.NamedTopicOptions,
+    model.NamedTopicInfo,
+    model.SubscriberJoin,
+    model.OwnedChannel,
+    model.ChannelAllocation,
+    model.ChannelFetch,
+    model.ChannelPoll,
+    model.ChannelElements,
+    model.ChannelPollResult,
+    model.ChannelCommit,
+    model.CommitRequest,
+    model.CommitOutcome,
+    model.ChannelTarget,
+    model.SeekRequest,
+    model.SeekOutcome,
+    model.ChannelEnds,
+    model.SubscriberGroupInfo,
+)
+"""A class comes behind those of its fields."""
+
+
+class ValueCodec(Generic[Value]):
+    """Writes and reads the values of one class."""
+
+    def __init__(self, kind: type[Value], known: "Mapping[type, ValueCodec[Any]]") -> None:
+        """Args: known: the codecs of the classes of its fields."""
+        self._kind = kind
+        self._message: Any = getattr(pb, kind.__name__)
+        self._fields = {
+            name: _converters(hint, known) for name, hint in get_type_hints(kind).items()
+        }
+        self._optional = {
+            name for name, hint in get_type_hints(kind).items() if get_origin(hint) is UnionType
+        }
+
+    def write(self, value: Value) -> Any:
+        """Write a value."""
+        found = {name: (write, getattr(value, name)) for name, (write, _) in self._fields.items()}
+        return self._message(
+            **{name: write(each) for name, (write, each) in found.items() if each is not None}
+        )
+
+    def read(self, message: Any) -> Value:
+        """Read a value."""
+        return self._kind(
+            **{
+                name: None
+                if name in self._optional and not message.HasField(name)
+                else read(getattr(message, name))
+                for name, (_, read) in self._fields.items()
+            }
+        )
+
+
+def _converters(hint: Any, known: Mapping[type, ValueCodec[Any]]) -> tuple[Convert, Convert]:
+    """Return how a field is written and read."""
+    if get_origin(hint) is tuple:
+        write, read = _converters(get_args(hint)[0], known)
+        return (
+            lambda values: [write(each) for each in values],
+            lambda messages: tuple([read(each) for each in messages]),
+        )
+    if get_origin(hint) is UnionType:
+        return _converters(get_args(hint)[0], known)
+    if hint in known:
+        return known[hint].write, known[hint].read
+    return _same, _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _codecs() -> dict[type, ValueCodec[Any]]:
+    known: dict[type, ValueCodec[Any]] = {}
+    for kind in KINDS:
+        known[kind] = ValueCodec(kind, known)
+    return known
+
+
+_CODECS: Mapping[type, ValueCodec[Any]] = _codecs()
+NAMED_TOPIC_CODECS: Mapping[str, ValueCodec[Any]] = {
+    kind.__name__: codec for kind, codec in _CODECS.items()
+}
+"""The codecs by the names of the messages."""
+
+
+def codec_of(kind: type[Value]) -> ValueCodec[Value]:
+    """Return the codec of a class."""
+    return cast(ValueCodec[Value], _CODECS[kind])
