@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from kledger.embedding import EmbeddedClient
     from kledger.ledger import StorageEngine
     from kledger.native.broker import SubscriptionStats, TopicStats
+    from kledger.native.channel_position import ChannelPosition
     from kledger.native.client.client import Client
     from kledger.native.client.compaction import CompactionStatus
     from kledger.native.client.consumer import Consumer
+    from kledger.native.client.named_topics.element import CommitResult, Element
+    from kledger.native.client.named_topics.named_topic import NamedTopic
+    from kledger.native.client.named_topics.order_by import Orderable, OrderBy
+    from kledger.native.client.named_topics.publisher import Publisher, PublishStatus
+    from kledger.native.client.named_topics.subscriber import Subscriber
     from kledger.native.client.producer import Producer
     from kledger.native.client.reader import Reader
     from kledger.native.client.subscribe_options import DeadLetterPolicy
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
         ConsumerAssign,
         ConsumerBusy,
         Full,
+        IllegalArgument,
+        IllegalState,
         InvalidArgument,
         KledgerError,
         NotAllowed,
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
         SubscriptionNotFound,
         Timeout,
         TopicExists,
+        TopicFull,
         TopicNotFound,
         TopicTerminated,
         Unavailable,
@@ -49,7 +58,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyClosed",
+    "ChannelPosition",
     "Client",
+    "CommitResult",
     "CompactionRunning",
     "CompactionStatus",
     "CompactionStrategy",
@@ -57,21 +68,31 @@ __all__ = [
     "ConsumerAssign",
     "ConsumerBusy",
     "DeadLetterPolicy",
+    "Element",
     "EmbeddedClient",
     "Full",
+    "IllegalArgument",
+    "IllegalState",
     "InvalidArgument",
     "KledgerError",
     "Message",
     "MessageId",
+    "NamedTopic",
     "NotAllowed",
+    "OrderBy",
+    "Orderable",
     "Producer",
+    "PublishStatus",
+    "Publisher",
     "Reader",
+    "Subscriber",
     "SubscriptionFenced",
     "SubscriptionNotFound",
     "SubscriptionStats",
     "TableView",
     "Timeout",
     "TopicExists",
+    "TopicFull",
     "TopicNotFound",
     "TopicStats",
     "TopicTerminated",
@@ -86,11 +107,17 @@ _HOMES = {
     "kledger.native.client.client": ("Client",),
     "kledger.native.client.compaction": ("CompactionStatus",),
     "kledger.native.client.consumer": ("Consumer",),
+    "kledger.native.channel_position": ("ChannelPosition",),
+    "kledger.native.client.named_topics.element": ("CommitResult", "Element"),
+    "kledger.native.client.named_topics.named_topic": ("NamedTopic",),
+    "kledger.native.client.named_topics.order_by": ("OrderBy", "Orderable"),
+    "kledger.native.client.named_topics.publisher": ("PublishStatus", "Publisher"),
+    "kledger.native.client.named_topics.subscriber": ("Subscriber",),
     "kledger.native.errors": (
         "AlreadyClosed", "CompactionRunning", "ConsumerAssign", "ConsumerBusy", "Full",
-        "InvalidArgument", "KledgerError", "NotAllowed", "SubscriptionFenced",
-        "SubscriptionNotFound", "Timeout", "TopicExists", "TopicNotFound", "TopicTerminated",
-        "Unavailable", "Unreadable",
+        "IllegalArgument", "IllegalState", "InvalidArgument", "KledgerError", "NotAllowed",
+        "SubscriptionFenced", "SubscriptionNotFound", "Timeout", "TopicExists", "TopicFull",
+        "TopicNotFound", "TopicTerminated", "Unavailable", "Unreadable",
     ),
     "kledger.native.compaction_strategy": ("CompactionStrategy",),
     "kledger.native.message": ("Message",),

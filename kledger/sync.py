@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, ItemsView, Iterator, KeysView, 
 from concurrent.futures import Future
 from threading import Lock, get_ident
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 import kledger
 import kledger.native.client.client
@@ -23,9 +23,19 @@ import kledger.native.client.producer
 import kledger.native.client.reader
 import kledger.native.client.table_view
 from kledger.embedding import EmbeddedClient as AsyncEmbeddedClient
+from kledger.named_topics.model import NamedTopicOptions
 from kledger.native.broker import SubscriptionStats, TopicStats
+from kledger.native.channel_position import ChannelPosition
 from kledger.native.client.client import Client as AsyncClient
 from kledger.native.client.compaction import CompactionStatus
+from kledger.native.client.named_topics.element import CommitResult
+from kledger.native.client.named_topics.element import Element as AsyncElement
+from kledger.native.client.named_topics.flow_control import FlowControl
+from kledger.native.client.named_topics.named_topic import NamedTopic as AsyncNamedTopic
+from kledger.native.client.named_topics.order_by import Orderable, OrderBy
+from kledger.native.client.named_topics.publisher import Publisher as AsyncPublisher
+from kledger.native.client.named_topics.publisher import PublishStatus
+from kledger.native.client.named_topics.subscriber import Subscriber as AsyncSubscriber
 from kledger.native.client.subscribe_options import DeadLetterPolicy
 from kledger.native.client.table_view import UpdateListener
 from kledger.native.errors import (
@@ -34,6 +44,8 @@ from kledger.native.errors import (
     ConsumerAssign,
     ConsumerBusy,
     Full,
+    IllegalArgument,
+    IllegalState,
     InvalidArgument,
     KledgerError,
     NotAllowed,
@@ -41,6 +53,7 @@ from kledger.native.errors import (
     SubscriptionNotFound,
     Timeout,
     TopicExists,
+    TopicFull,
     TopicNotFound,
     TopicTerminated,
     Unavailable,
@@ -53,28 +66,40 @@ from kledger.runtime.loop_thread import LoopStopped, LoopThread, call_at_exit
 
 __all__ = [
     "AlreadyClosed",
+    "ChannelPosition",
     "Client",
+    "CommitResult",
     "CompactionRunning",
     "CompactionStatus",
     "Consumer",
     "ConsumerAssign",
     "ConsumerBusy",
     "DeadLetterPolicy",
+    "Element",
     "EmbeddedClient",
     "Full",
+    "IllegalArgument",
+    "IllegalState",
     "InvalidArgument",
     "KledgerError",
     "Message",
     "MessageId",
+    "NamedTopic",
     "NotAllowed",
+    "OrderBy",
+    "Orderable",
     "Producer",
+    "PublishStatus",
+    "Publisher",
     "Reader",
+    "Subscriber",
     "SubscriptionFenced",
     "SubscriptionNotFound",
     "SubscriptionStats",
     "TableView",
     "Timeout",
     "TopicExists",
+    "TopicFull",
     "TopicNotFound",
     "TopicStats",
     "TopicTerminated",
@@ -371,6 +396,167 @@ class TableView(_SyncHandle[kledger.native.client.table_view.TableView]):
             raise NotAllowed(f"a listener of the table view of {self.topic} waits for the view")
 
 
+class Element(_SyncProxy[AsyncElement]):
+    """A received value with its coordinates; see `kledger.Element`."""
+
+    def __init__(self, async_side: AsyncElement, runner: Runner) -> None:
+        """Called by `Subscriber`."""
+        self._async_side = async_side
+        self._runner = runner
+        self.value = async_side.value
+        self.binary_value = async_side.binary_value
+        self.channel = async_side.channel
+        self.position = async_side.position
+        self.timestamp_ms = async_side.timestamp_ms
+
+    def __repr__(self) -> str:
+        return repr(self._async_side)
+
+    commit = _sync_method(AsyncElement.commit)
+
+
+class Publisher(_SyncHandle[AsyncPublisher]):
+    """Sends values to a named topic; see `kledger.Publisher`."""
+
+    publish = _sync_method(AsyncPublisher.publish)
+    flush = _sync_method(AsyncPublisher.flush)
+    close = _sync_method(AsyncPublisher.close)
+
+    @property
+    def named_topic(self) -> "NamedTopic":
+        """The topic."""
+        return NamedTopic(cast(AsyncNamedTopic, self._async_side.named_topic), self._runner)
+
+    @property
+    def channel_count(self) -> int:
+        """How many channels it sends to."""
+        return self._async_side.channel_count
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it was neither closed nor stopped by a failure."""
+        return self._async_side.is_active
+
+    @property
+    def flow_control(self) -> FlowControl:
+        """Its limit of requests; its coroutines belong to the client's event loop."""
+        return self._async_side.flow_control
+
+
+class Subscriber(_SyncHandle[AsyncSubscriber]):
+    """Receives the elements of a named topic; see `kledger.Subscriber`.
+
+    Filters, converters, listeners and actions of `on_close` run on the client's event loop.
+    """
+
+    def receive(self) -> Element | None:
+        """Return the next element; see `kledger.Subscriber`."""
+        found = self._runner.run(self._async_side.receive())
+        return None if found is None else Element(found, self._runner)
+
+    def receive_batch(self, count: int) -> list[Element]:
+        """Return the next 1 to `count` elements; see `kledger.Subscriber`."""
+        found = self._runner.run(self._async_side.receive_batch(count))
+        return [Element(each, self._runner) for each in found]
+
+    def is_owner(self, channel: int) -> bool:
+        """Return whether it owns a channel."""
+        return self._async_side.is_owner(channel)
+
+    def on_close(self, action: Callable[[], object]) -> None:
+        """Call `action` once, when the subscriber is closed."""
+        self._async_side.on_close(action)
+
+    heartbeat = _sync_method(AsyncSubscriber.heartbeat)
+    commit = _sync_method(AsyncSubscriber.commit)
+    commit_all = _sync_method(AsyncSubscriber.commit_all)
+    seek = _sync_method(AsyncSubscriber.seek)
+    seek_all = _sync_method(AsyncSubscriber.seek_all)
+    seek_to_head = _sync_method(AsyncSubscriber.seek_to_head)
+    seek_to_tail = _sync_method(AsyncSubscriber.seek_to_tail)
+    seek_and_commit = _sync_method(AsyncSubscriber.seek_and_commit)
+    seek_and_commit_all = _sync_method(AsyncSubscriber.seek_and_commit_all)
+    seek_to_tail_and_commit = _sync_method(AsyncSubscriber.seek_to_tail_and_commit)
+    get_heads = _sync_method(AsyncSubscriber.get_heads)
+    get_tails = _sync_method(AsyncSubscriber.get_tails)
+    get_last_committed = _sync_method(AsyncSubscriber.get_last_committed)
+    get_head = _sync_method(AsyncSubscriber.get_head)
+    get_tail = _sync_method(AsyncSubscriber.get_tail)
+    get_position = _sync_method(AsyncSubscriber.get_position)
+    get_remaining_messages = _sync_method(AsyncSubscriber.get_remaining_messages)
+    disconnect = _sync_method(AsyncSubscriber.disconnect)
+    close = _sync_method(AsyncSubscriber.close)
+
+    @property
+    def named_topic(self) -> "NamedTopic":
+        """The topic."""
+        return NamedTopic(cast(AsyncNamedTopic, self._async_side.named_topic), self._runner)
+
+    @property
+    def group(self) -> str | None:
+        """The name of its group; None: it is anonymous."""
+        return self._async_side.group
+
+    @property
+    def id(self) -> int:
+        """Its number in the group."""
+        return self._async_side.id
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is not closed."""
+        return self._async_side.is_active
+
+    @property
+    def channels(self) -> frozenset[int]:
+        """The channels that it owns."""
+        return self._async_side.channels
+
+    @property
+    def channel_count(self) -> int:
+        """How many channels the topic has."""
+        return self._async_side.channel_count
+
+    @property
+    def flow_control(self) -> FlowControl:
+        """Its limit of requests; its coroutines belong to the client's event loop."""
+        return self._async_side.flow_control
+
+
+class NamedTopic(_SyncProxy[AsyncNamedTopic]):
+    """A named topic; see `kledger.NamedTopic`."""
+
+    def __init__(self, async_side: AsyncNamedTopic, runner: Runner) -> None:
+        """Called by `Client`."""
+        self._async_side = async_side
+        self._runner = runner
+
+    def __repr__(self) -> str:
+        return repr(self._async_side)
+
+    create_publisher = _sync_factory(AsyncNamedTopic.create_publisher, Publisher)
+    create_subscriber = _sync_factory(AsyncNamedTopic.create_subscriber, Subscriber)
+    ensure_subscriber_group = _sync_method(AsyncNamedTopic.ensure_subscriber_group)
+    destroy_subscriber_group = _sync_method(AsyncNamedTopic.destroy_subscriber_group)
+    subscriber_groups = _sync_method(AsyncNamedTopic.subscriber_groups)
+    destroy = _sync_method(AsyncNamedTopic.destroy)
+
+    @property
+    def name(self) -> str:
+        """The short name of the topic."""
+        return self._async_side.name
+
+    @property
+    def channel_count(self) -> int:
+        """How many channels it had when it was opened."""
+        return self._async_side.channel_count
+
+    @property
+    def options(self) -> NamedTopicOptions:
+        """What it is."""
+        return self._async_side.options
+
+
 class Client(_SyncProxy[AsyncClient]):
     """Creates producers, consumers, readers and table views; see `kledger.Client`.
 
@@ -390,6 +576,9 @@ class Client(_SyncProxy[AsyncClient]):
     subscribe = _sync_factory(AsyncClient.subscribe, Consumer)
     create_reader = _sync_factory(AsyncClient.create_reader, Reader)
     create_table_view = _sync_factory(AsyncClient.create_table_view, TableView)
+    named_topic = _sync_factory(AsyncClient.named_topic, NamedTopic)
+    named_topics = _sync_method(AsyncClient.named_topics)
+    create_subscriber = _sync_factory(AsyncClient.create_subscriber, Subscriber)
 
     create_topic = _sync_method(AsyncClient.create_topic)
     delete_topic = _sync_method(AsyncClient.delete_topic)

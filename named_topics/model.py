@@ -133,7 +133,8 @@ class ChannelPoll(NamedTuple):
     Attributes:
         group, subscriber: who polls.
         epoch: of the allocation that the subscriber knows.
-        is_heartbeat: the application is receiving; it keeps the subscriber alive.
+        silent_ms: since the application has received, 0 while it waits; its timeout counts from
+            there.
         wait_ms: how long to wait for an element or another allocation.
         bytes_max: how much to return at most, but for one larger batch.
         fetches: the channels that are read, in this order; none: only wait for an allocation.
@@ -142,7 +143,7 @@ class ChannelPoll(NamedTuple):
     group: str
     subscriber: int
     epoch: int
-    is_heartbeat: bool
+    silent_ms: int
     wait_ms: int
     bytes_max: int
     fetches: tuple[ChannelFetch, ...]
@@ -272,6 +273,7 @@ class SubscriberGroupInfo(NamedTuple):
     """A subscriber group, its subscribers by id, and its channels."""
 
     name: str
+    is_anonymous: bool
     subscribers: tuple[int, ...]
     filter_name: str
     converter_name: str

@@ -91,10 +91,11 @@ class ChannelOwnership:
         self._allocate()
         return True
 
-    def heartbeat(self, member: int, now_ms: int) -> None:
-        """Note that a subscriber is alive."""
-        if member in self._deadlines:
-            self._deadlines[member] = now_ms + self._timeout_ms
+    def heartbeat(self, member: int, alive_ms: int) -> None:
+        """Note that a subscriber was alive at a time, which may be in the past."""
+        known = self._deadlines.get(member)
+        if known is not None:
+            self._deadlines[member] = max(known, alive_ms + self._timeout_ms)
 
     def expire(self, now_ms: int) -> list[int]:
         """Remove the subscribers whose deadline has come; return them."""

@@ -329,6 +329,7 @@ class NamedTopicService:
             found.append(
                 SubscriberGroupInfo(
                     name=key.name,
+                    is_anonymous=record.is_anonymous,
                     subscribers=tuple(group.ownership.members),
                     filter_name=record.filter_name,
                     converter_name=record.converter_name,
@@ -403,8 +404,8 @@ class NamedTopicService:
             TopicsError, LedgerError: a channel cannot be read.
         """
         group = self._expect_member(name, poll.group, poll.subscriber)
-        if poll.is_heartbeat or group.is_anonymous:
-            group.ownership.heartbeat(poll.subscriber, self._clock.monotonic_ms())
+        silent_ms = 0 if group.is_anonymous else max(poll.silent_ms, 0)
+        group.ownership.heartbeat(poll.subscriber, self._clock.monotonic_ms() - silent_ms)
         if group.ownership.grow(group.topic.partition_count):
             group.notify()
         found = await self._poll_once(group, poll)

@@ -10,6 +10,12 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
+from kledger.named_topics.model import (
+    PAGE_BYTES,
+    SUBSCRIBER_TIMEOUT_MS,
+    NamedTopicInfo,
+    NamedTopicOptions,
+)
 from kledger.native.broker import (
     EARLIEST,
     LATEST,
@@ -23,6 +29,11 @@ from kledger.native.client.compaction import CompactionStatus, compact, status_o
 from kledger.native.client.consumer import Consumer
 from kledger.native.client.entry_reader import EntryReader
 from kledger.native.client.message_decoder import STEPS_PER_TICK_MAX, MessageDecoder
+from kledger.native.client.named_topics.functions import Function
+from kledger.native.client.named_topics.named_topic import NamedTopic
+from kledger.native.client.named_topics.publisher import Publisher
+from kledger.native.client.named_topics.subscriber import Subscriber
+from kledger.native.client.named_topics.topic_options import named_topic_options
 from kledger.native.client.operations import OPERATION_TIMEOUT_MS, ClientOperation, ClientOperations
 from kledger.native.client.partition_set import close_all
 from kledger.native.client.producer import Producer
@@ -84,7 +95,7 @@ class Client:
         check_number("operation_timeout_ms", operation_timeout_ms, at_least=1)
         self._operation_timeout_ms = operation_timeout_ms
         self._services: ClientServices | None = None
-        self._opened: dict[Producer | Consumer | TableView, None] = {}
+        self._opened: dict[Producer | Consumer | TableView | Publisher | Subscriber, None] = {}
         self._crash: BaseException | None = None
 
     async def __aenter__(self) -> Self:
@@ -353,6 +364,96 @@ class Client:
             await view.close()
             raise
         return view
+
+    # Named topics
+
+    async def named_topic(
+        self,
+        name: str,
+        *,
+        channel_count: int | None = None,
+        retain_values: bool = False,
+        element_expiry_ms: int | None = None,
+        subscriber_timeout_ms: int = SUBSCRIBER_TIMEOUT_MS,
+        page_bytes: int = PAGE_BYTES,
+        max_unconsumed_bytes: int | None = None,
+        allow_unowned_commits: bool = False,
+    ) -> NamedTopic:
+        """Return a named topic; a missing one is created.
+
+        Options hold from the first call for a topic on. A later one repeats them, or leaves them at
+        their defaults; more channels are added.
+
+        Args:
+            name: its short name, or `persistent://public/default/...`.
+            channel_count: how many partitions; None: as many as it has, 17 for a new one.
+            retain_values: committed elements stay, and new groups begin at the head.
+            element_expiry_ms: age at which an element is removed, whoever has committed it.
+            subscriber_timeout_ms: silence after which a subscriber of a group loses its channels,
+                at least 1,000; 0 or less: never.
+            page_bytes: how much a subscriber fetches in one call, but for one larger batch.
+            max_unconsumed_bytes: bytes that some group has not committed at most.
+            allow_unowned_commits: subscribers may commit in channels that they do not own.
+
+        Raises:
+            IllegalArgument: an option is wrong, or is not what the topic has.
+        """
+        services = self._open_services()
+        check_name("topic", name)
+        count, options = named_topic_options(
+            channel_count=channel_count,
+            retain_values=retain_values,
+            element_expiry_ms=element_expiry_ms,
+            subscriber_timeout_ms=subscriber_timeout_ms,
+            page_bytes=page_bytes,
+            max_unconsumed_bytes=max_unconsumed_bytes,
+            allow_unowned_commits=allow_unowned_commits,
+        )
+        info = await services.broker.open_named_topic(
+            name, channel_count=count, options=options, create=True
+        )
+        return self._named_topic(info)
+
+    async def create_subscriber(
+        self,
+        topic: str,
+        *,
+        group: str | None = None,
+        complete_on_empty: bool = False,
+        filter: str | Function | None = None,  # noqa: A002 - Coherence's name
+        converter: str | Function | None = None,
+        listeners: Sequence[object] = (),
+        deserializer: Function | None = None,
+    ) -> Subscriber:
+        """Return a subscriber of a named topic that exists; see `NamedTopic.create_subscriber`.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            IllegalArgument: an argument is wrong, or the group has another filter or converter.
+        """
+        check_name("topic", topic)
+        info = await self._open_services().broker.open_named_topic(
+            topic, channel_count=0, options=NamedTopicOptions(), create=False
+        )
+        return await self._named_topic(info).create_subscriber(
+            group=group,
+            complete_on_empty=complete_on_empty,
+            filter=filter,
+            converter=converter,
+            listeners=listeners,
+            deserializer=deserializer,
+        )
+
+    async def named_topics(self) -> list[str]:
+        """Return the names of all named topics, sorted."""
+        return await self._open_services().broker.named_topics()
+
+    def _named_topic(self, info: NamedTopicInfo) -> NamedTopic:
+        return NamedTopic(
+            self._open_services(), info, create_producer=self.create_producer, opened=self._opened
+        )
+
+    # Topics
 
     async def create_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None

@@ -35,10 +35,11 @@ RESEND_RETRY_MS = 30_000
 
 
 class Pending(NamedTuple):
-    """A message, and the future of its id."""
+    """A message, and the future of its id; `partition`: None: the producer chooses one."""
 
     message: OutgoingMessage
     outcome: asyncio.Future[MessageId]
+    partition: int | None = None
 
 
 class _Batch:
@@ -266,9 +267,9 @@ class PartitionProducer:
     def _confirm(self, pending: Sequence[Pending], receipt: SendReceipt) -> None:
         ledger_id, entry_id = receipt.position
         size, partition, offset = len(pending), self._partition, receipt.base_offset
-        for index, (_, outcome) in enumerate(pending):
-            if not outcome.done():
-                outcome.set_result(
+        for index, each in enumerate(pending):
+            if not each.outcome.done():
+                each.outcome.set_result(
                     MessageId(ledger_id, entry_id, index, partition, size, None, offset + index)
                 )
 
@@ -289,6 +290,6 @@ def _singly(pending: Iterable[Pending]) -> list[_Batch]:
 
 def fail(pending: Iterable[Pending], error: KledgerError) -> None:
     """Fail those messages that have no outcome yet."""
-    for _, outcome in pending:
-        if not outcome.done():
-            outcome.set_exception(error)
+    for each in pending:
+        if not each.outcome.done():
+            each.outcome.set_exception(error)

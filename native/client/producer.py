@@ -147,6 +147,23 @@ class Producer(ClosesOnExit):
             self._admit(pending)
         return await pending.outcome
 
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it sends to."""
+        return len(self._partitions)
+
+    async def send_to(self, partition: int, value: bytes) -> MessageId:
+        """Send one message without a key to a partition; see `send`."""
+        message = outgoing_message(
+            value, key=None, properties=None, event_timestamp=None, deliver_at=None,
+            deliver_after_ms=None, sequence_id=None, producer_name=self._name,
+            now_ms=self._services.clock.now_ms(),
+        )  # fmt: skip
+        pending = self._pending(message)._replace(partition=partition)
+        if self._window.enter(pending, message.size):
+            self._admit(pending)
+        return await pending.outcome
+
     async def flush(self) -> None:
         """Return when all earlier sends have ended; their callers get the errors."""
         unfinished = [each.outcome for each in self._window.waiting if not each.outcome.done()]
@@ -186,7 +203,10 @@ class Producer(ClosesOnExit):
         return Pending(message, asyncio.get_running_loop().create_future())
 
     def _admit(self, pending: Pending) -> None:
-        self._partitions[self._partitioner.choose(pending.message.key)].add(pending)
+        partition = pending.partition
+        if partition is None:
+            partition = self._partitioner.choose(pending.message.key)
+        self._partitions[partition].add(pending)
 
     def _on_finished(self, pending: Sequence[Pending]) -> None:
         size = sum(each.message.size for each in pending)

@@ -757,18 +757,20 @@ class ListSubscriberGroupsResponse(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[_Union[SubscriberGroupInfo, _Mapping]]] = ...) -> None: ...
 
 class SubscriberGroupInfo(_message.Message):
-    __slots__ = ("name", "subscribers", "filter_name", "converter_name", "channels")
+    __slots__ = ("name", "is_anonymous", "subscribers", "filter_name", "converter_name", "channels")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    IS_ANONYMOUS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBERS_FIELD_NUMBER: _ClassVar[int]
     FILTER_NAME_FIELD_NUMBER: _ClassVar[int]
     CONVERTER_NAME_FIELD_NUMBER: _ClassVar[int]
     CHANNELS_FIELD_NUMBER: _ClassVar[int]
     name: str
+    is_anonymous: bool
     subscribers: _containers.RepeatedScalarFieldContainer[int]
     filter_name: str
     converter_name: str
     channels: _containers.RepeatedCompositeFieldContainer[ChannelEnds]
-    def __init__(self, name: _Optional[str] = ..., subscribers: _Optional[_Iterable[int]] = ..., filter_name: _Optional[str] = ..., converter_name: _Optional[str] = ..., channels: _Optional[_Iterable[_Union[ChannelEnds, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., is_anonymous: _Optional[bool] = ..., subscribers: _Optional[_Iterable[int]] = ..., filter_name: _Optional[str] = ..., converter_name: _Optional[str] = ..., channels: _Optional[_Iterable[_Union[ChannelEnds, _Mapping]]] = ...) -> None: ...
 
 class ChannelEnds(_message.Message):
     __slots__ = ("channel", "owner", "head_offset", "end_offset", "committed_offset", "next_offset", "remaining")
@@ -861,22 +863,22 @@ class PollChannelsRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., poll: _Optional[_Union[ChannelPoll, _Mapping]] = ...) -> None: ...
 
 class ChannelPoll(_message.Message):
-    __slots__ = ("group", "subscriber", "epoch", "is_heartbeat", "wait_ms", "bytes_max", "fetches")
+    __slots__ = ("group", "subscriber", "epoch", "silent_ms", "wait_ms", "bytes_max", "fetches")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    IS_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    SILENT_MS_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     FETCHES_FIELD_NUMBER: _ClassVar[int]
     group: str
     subscriber: int
     epoch: int
-    is_heartbeat: bool
+    silent_ms: int
     wait_ms: int
     bytes_max: int
     fetches: _containers.RepeatedCompositeFieldContainer[ChannelFetch]
-    def __init__(self, group: _Optional[str] = ..., subscriber: _Optional[int] = ..., epoch: _Optional[int] = ..., is_heartbeat: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., bytes_max: _Optional[int] = ..., fetches: _Optional[_Iterable[_Union[ChannelFetch, _Mapping]]] = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., subscriber: _Optional[int] = ..., epoch: _Optional[int] = ..., silent_ms: _Optional[int] = ..., wait_ms: _Optional[int] = ..., bytes_max: _Optional[int] = ..., fetches: _Optional[_Iterable[_Union[ChannelFetch, _Mapping]]] = ...) -> None: ...
 
 class ChannelFetch(_message.Message):
     __slots__ = ("channel", "ownership", "offset")

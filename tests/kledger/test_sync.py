@@ -228,7 +228,18 @@ def test_client_that_is_not_closed_is_closed_at_the_end_of_the_process(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "name", ["Client", "EmbeddedClient", "Producer", "Consumer", "Reader", "TableView"]
+    "name",
+    [
+        "Client",
+        "EmbeddedClient",
+        "Producer",
+        "Consumer",
+        "Reader",
+        "TableView",
+        "NamedTopic",
+        "Publisher",
+        "Subscriber",
+    ],
 )
 def test_classes_have_the_methods_of_their_twins(name: str) -> None:
     hidden = {
@@ -240,6 +251,8 @@ def test_classes_have_the_methods_of_their_twins(name: str) -> None:
         "send_again",
         "restart_at",
         "last_error",
+        "partition_count",
+        "send_to",
     }
     async_side, plain = getattr(kledger, name), getattr(kledger.sync, name)
     for method, member in inspect.getmembers(async_side):

@@ -52,6 +52,7 @@ def test_heartbeat_moves_the_deadline() -> None:
     ownership = ChannelOwnership(1, timeout_ms=10)
     ownership.join(1, 0)
     ownership.heartbeat(1, 5)
+    ownership.heartbeat(1, 3)  # an older one that was held up
     ownership.heartbeat(2, 5)  # of a stranger
     assert (15, []) == (ownership.next_deadline_ms, ownership.expire(14))
     assert [1] == ownership.expire(15)

@@ -71,7 +71,7 @@ SUBSCRIPTION_STATS = SubscriptionStats(
 
 NAMED_TOPIC = NamedTopicInfo("orders", 3, NamedTopicOptions(page_bytes=7))
 CHANNEL_ENDS = ChannelEnds(1, 5, 0, 9, -1, 0, 9)
-SUBSCRIBER_GROUP = SubscriberGroupInfo("g", (5, 6), "m:f", "", (CHANNEL_ENDS,))
+SUBSCRIBER_GROUP = SubscriberGroupInfo("g", False, (5, 6), "m:f", "", (CHANNEL_ENDS,))
 ALLOCATION = ChannelAllocation("g", 5, 2, 3, (OwnedChannel(1, 2, 0, 0),), "m:f", "")
 
 P = ParamSpec("P")

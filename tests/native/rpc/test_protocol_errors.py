@@ -43,7 +43,8 @@ def test_codes_are_the_ones_that_clients_know() -> None:
         "internal", "topic_not_found", "topic_exists", "topic_terminated", "consumer_busy",
         "consumer_assign", "subscription_not_found", "subscription_fenced", "already_closed",
         "timeout", "invalid_argument", "not_in_sequence", "not_allowed", "unavailable",
-        "compaction_running",
+        "compaction_running", "illegal_state", "illegal_argument", "subscriber_disconnected",
+        "subscriber_group_destroyed", "topic_full",
     } == set(CODES)  # fmt: skip
 
 

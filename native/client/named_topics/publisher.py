@@ -1,0 +1,168 @@
+"""Publisher: sends values to the channels of a named topic.
+
+Rule: values of one channel are stored in the order of their publishes. The batches are those of an
+idempotent producer, so that a lost connection stores none twice. After a failure a publisher stops,
+as otherwise later values would be stored without it, unless it was told to continue.
+Must not know: whether the server runs in this process.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kledger.native.channel_position import ChannelPosition
+from kledger.native.client.close_once import CloseOnce, ClosesOnExit
+from kledger.native.client.named_topics.flow_control import FlowControl
+from kledger.native.client.named_topics.order_by import Orderable, OrderBy, checked_id
+from kledger.native.client.named_topics.topic_view import TopicOfChannels
+from kledger.native.client.producer import Producer
+from kledger.native.client.services import ClientServices
+from kledger.native.errors import IllegalArgument, IllegalState, KledgerError
+
+STOP, CONTINUE = "stop", "continue"
+
+
+class PublishStatus(NamedTuple):
+    """Where a published value is."""
+
+    channel: int
+    position: ChannelPosition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublisherOptions:
+    """How a publisher sends.
+
+    Attributes:
+        order_by: decides the channel.
+        stops_on_failure: it closes after the first publish that fails.
+        fails_on_full: a publish fails if the topic is full, instead of waiting.
+        serializer: makes the stored bytes of a value; None: values are bytes.
+    """
+
+    order_by: OrderBy
+    stops_on_failure: bool
+    fails_on_full: bool
+    serializer: Callable[[Any], bytes] | None
+
+
+class Publisher(ClosesOnExit):
+    """Made by `NamedTopic.create_publisher`; also an asynchronous context manager."""
+
+    def __init__(
+        self,
+        services: ClientServices,
+        topic: TopicOfChannels,
+        producer: Producer,
+        options: PublisherOptions,
+        on_closed: Callable[["Publisher"], None],
+    ) -> None:
+        """Args: on_closed: called when it is closed."""
+        self.flow_control = FlowControl()
+        self._services = services
+        self._topic = topic
+        self._producer = producer
+        self._options = options
+        self._choose_id = options.order_by.make(services.entropy)
+        self._on_closed = on_closed
+        self._closing = CloseOnce(services.supervisor, f"publisher of {topic.name}")
+        self._failure: KledgerError | None = None
+        self._outstanding: dict[asyncio.Future[None], None] = {}
+
+    @property
+    def named_topic(self) -> TopicOfChannels:
+        """The topic."""
+        return self._topic
+
+    @property
+    def channel_count(self) -> int:
+        """How many channels it sends to."""
+        return self._producer.partition_count
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it was neither closed nor stopped by a failure."""
+        return not self._closing.has_begun and self._failure is None
+
+    async def publish(self, value: Any) -> PublishStatus:
+        """Publish one value; return its position when it is durable.
+
+        If the caller is cancelled, the value may be stored or not.
+
+        Raises:
+            IllegalState: the publisher is closed, or a failure has stopped it.
+            IllegalArgument: the value is not bytes, or the server refuses it.
+            TopicFull: the topic has no room, and the publisher does not wait for it.
+            TopicNotFound: the topic was destroyed.
+            Unavailable: the server cannot be reached, or cannot write.
+        """
+        self._check_active()
+        data, channel = self._stored_form(value), self._channel_of(value)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._outstanding[ended] = None
+        try:
+            await self.flow_control.enter()
+            try:
+                self._check_active()
+                sent = await self._producer.send_to(channel, data)
+            except KledgerError as error:
+                if self._options.stops_on_failure:
+                    self._stop(error)
+                raise
+            finally:
+                self.flow_control.leave()
+        finally:
+            del self._outstanding[ended]
+            ended.set_result(None)
+        assert sent.offset is not None, "the id of a sent message has an offset"
+        return PublishStatus(channel, ChannelPosition(channel, sent.offset))
+
+    async def flush(self) -> None:
+        """Return when all earlier publishes have ended; their callers get the errors."""
+        outstanding = list(self._outstanding)
+        if outstanding:
+            await asyncio.wait(outstanding)
+
+    def fail(self, error: KledgerError) -> None:
+        """Fail everything that is outstanding, and all later publishes."""
+        self._failure = error
+        self._producer.fail(error)
+
+    async def close(self) -> None:
+        """Wait for outstanding publishes, and close. May be repeated."""
+        await self._closing.run(self._close)
+
+    async def _close(self) -> None:
+        try:
+            await self.flush()
+            await self._producer.close()
+        finally:
+            self._on_closed(self)
+
+    def _check_active(self) -> None:
+        if self._failure is not None:
+            raise IllegalState(
+                f"the publisher of {self._topic.name} was stopped by a failure: {self._failure}"
+            )
+        if self._closing.has_begun:
+            raise IllegalState(f"the publisher of {self._topic.name} is closed")
+
+    def _stop(self, error: KledgerError) -> None:
+        """Fail what is outstanding and close."""
+        if self._failure is None:
+            self.fail(error)
+            self._services.supervisor.spawn(self.close(), "closing of a stopped publisher")
+
+    def _stored_form(self, value: Any) -> bytes:
+        data = value if self._options.serializer is None else self._options.serializer(value)
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise IllegalArgument(f"value: expected bytes, got {type(data).__name__}")
+        return bytes(data)
+
+    def _channel_of(self, value: Any) -> int:
+        if isinstance(value, Orderable):
+            number = checked_id(value.order_id())
+        else:
+            number = self._choose_id(value)
+        return number % self.channel_count

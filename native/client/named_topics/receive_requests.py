@@ -1,0 +1,78 @@
+"""ReceiveRequests: the receives of a subscriber that wait, in their order.
+
+Rule: the oldest one is served first, and none is served before it. A receive that was cancelled is
+skipped.
+Must not know: where elements come from.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from kledger.native.client.named_topics.element import Element
+from kledger.native.client.named_topics.subscriber_state import FetchedElement
+
+Received: TypeAlias = "list[tuple[FetchedElement, Element]]"
+
+
+class ReceiveRequest:
+    """One receive.
+
+    Attributes:
+        count: how many elements it takes at most.
+        number: how many receives came before it.
+        outcome: the future of the elements, each with what it was made of; empty: the topic is.
+    """
+
+    __slots__ = ("count", "number", "outcome")
+
+    def __init__(self, count: int, number: int) -> None:
+        self.count = count
+        self.number = number
+        self.outcome: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
+
+
+class ReceiveRequests:
+    """Of one subscriber.
+
+    Attributes:
+        count: how many receives there have been.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[ReceiveRequest] = deque()
+        self.count = 0
+
+    @property
+    def oldest(self) -> ReceiveRequest | None:
+        """The receive that is served next; None: none waits."""
+        while self._waiting and self._waiting[0].outcome.done():
+            self._waiting.popleft()
+        return self._waiting[0] if self._waiting else None
+
+    def add(self, count: int) -> ReceiveRequest:
+        """Queue a receive behind all others."""
+        request = ReceiveRequest(count, self.count)
+        self.count += 1
+        self._waiting.append(request)
+        return request
+
+    def complete_empty(self, before: int) -> None:
+        """Complete the receives with a smaller number with nothing."""
+        while (request := self.oldest) is not None and request.number < before:
+            request.outcome.set_result([])
+
+    def fail(self, error: Exception) -> None:
+        """Fail all that wait."""
+        for request in self._take():
+            request.outcome.set_exception(error)
+
+    def cancel(self) -> None:
+        """Cancel all that wait."""
+        for request in self._take():
+            request.outcome.cancel()
+
+    def _take(self) -> Sequence[ReceiveRequest]:
+        waiting, self._waiting = self._waiting, deque()
+        return [each for each in waiting if not each.outcome.done()]

@@ -1,0 +1,228 @@
+"""Subscriber state: the channels that a subscriber owns, and what it has pre-fetched. Pure.
+
+Rule: an element is handed out only while its channel is owned by the ownership that it was fetched
+in; what a subscriber has pre-fetched of a channel that it lost, or repositioned, is dropped. Every
+change that makes answers under way worthless begins another generation of the channel. Elements
+are taken from one channel after the other, so that none starves.
+Must not know: the server, requests, futures.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kledger.named_topics.model import (
+    NO_OFFSET,
+    ChannelAllocation,
+    ChannelFetch,
+    OwnedChannel,
+    SeekOutcome,
+)
+
+ELEMENT_OVERHEAD_BYTES = 200
+"""What an element takes in memory beside its value."""
+
+
+class FetchedElement(NamedTuple):
+    """A record, as it was fetched.
+
+    Attributes:
+        generation: of its channel when it was fetched.
+    """
+
+    channel: int
+    generation: int
+    offset: int
+    timestamp_ms: int
+    data: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return ELEMENT_OVERHEAD_BYTES + (0 if self.data is None else len(self.data))
+
+
+class ReadMark(NamedTuple):
+    """The last offset that the application got, and the revision in which it did."""
+
+    revision: int
+    offset: int
+
+
+class OwnershipChange(NamedTuple):
+    """What an allocation changes: the channels that were taken away, and whether there is any."""
+
+    revoked: frozenset[int]
+    is_changed: bool
+
+
+@dataclass(slots=True)
+class _Channel:
+    """A channel that is owned."""
+
+    ownership: int
+    revision: int
+    generation: int
+    fetch_offset: int
+    elements: deque[FetchedElement] = field(default_factory=deque)
+
+
+class SubscriberState:
+    """The channels of one subscriber.
+
+    Attributes:
+        epoch: of the allocation that is known; 0: none.
+        channel_count: how many channels the topic has.
+        buffered_bytes: of all pre-fetched elements.
+    """
+
+    __slots__ = (
+        "_channels", "_generation", "_read", "_rotation", "buffered_bytes", "channel_count",
+        "epoch",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.channel_count = 0
+        self.buffered_bytes = 0
+        self._channels: dict[int, _Channel] = {}
+        self._rotation: deque[int] = deque()
+        """The owned channels with pre-fetched elements, the next one first."""
+        self._read: dict[int, ReadMark] = {}
+        self._generation = 0
+
+    @property
+    def channels(self) -> frozenset[int]:
+        """The channels that are owned."""
+        return frozenset(self._channels)
+
+    # Ownership
+
+    def allocate(self, allocation: ChannelAllocation) -> OwnershipChange:
+        """Take over an allocation."""
+        self.epoch = allocation.epoch
+        self.channel_count = allocation.channel_count
+        owned = {each.channel: each for each in allocation.channels}
+        revoked = frozenset(
+            number
+            for number, channel in self._channels.items()
+            if number not in owned or owned[number].ownership != channel.ownership
+        )
+        for number in revoked:
+            self._drop(number)
+        added = [each for number, each in owned.items() if number not in self._channels]
+        for each in added:
+            self._add(each)
+        return OwnershipChange(revoked, bool(revoked or added))
+
+    def disconnect(self) -> frozenset[int]:
+        """Lose all channels; return them."""
+        lost = self.channels
+        for number in lost:
+            self._drop(number)
+        self.epoch = 0
+        return lost
+
+    def _add(self, owned: OwnedChannel) -> None:
+        self._generation += 1
+        self._channels[owned.channel] = _Channel(
+            owned.ownership, owned.revision, self._generation, owned.next_offset
+        )
+        mark = self._read.get(owned.channel)
+        if mark is None or mark.revision != owned.revision:
+            self._read[owned.channel] = ReadMark(owned.revision, NO_OFFSET)
+
+    def _drop(self, number: int) -> None:
+        self._clear(self._channels.pop(number))
+
+    def _clear(self, channel: _Channel) -> None:
+        self.buffered_bytes -= sum(each.size for each in channel.elements)
+        if channel.elements:
+            self._rotation.remove(channel.elements[0].channel)
+        channel.elements.clear()
+
+    # Fetching
+
+    def fetches(self) -> tuple[ChannelFetch, ...]:
+        """Return what to fetch next: the channels with the fewest elements first."""
+        ordered = sorted(self._channels.items(), key=lambda item: (len(item[1].elements), item[0]))
+        return tuple(
+            ChannelFetch(number, each.ownership, each.fetch_offset) for number, each in ordered
+        )
+
+    def generations(self) -> Mapping[int, int]:
+        """Return the generation of every owned channel, to send with a fetch."""
+        return {number: channel.generation for number, channel in self._channels.items()}
+
+    def accept(
+        self, channel: int, generation: int, elements: Iterable[FetchedElement], next_offset: int
+    ) -> bool:
+        """Buffer fetched elements; return False if they belong to an older generation."""
+        owned = self._channels.get(channel)
+        if owned is None or owned.generation != generation:
+            return False
+        was_empty = not owned.elements
+        for each in elements:
+            owned.elements.append(each)
+            self.buffered_bytes += each.size
+        if was_empty and owned.elements:
+            self._rotation.append(channel)
+        owned.fetch_offset = next_offset
+        return True
+
+    # Handing out
+
+    def take(self) -> FetchedElement | None:
+        """Take the next element; None: nothing is pre-fetched."""
+        if not self._rotation:
+            return None
+        number = self._rotation.popleft()
+        channel = self._channels[number]
+        element = channel.elements.popleft()
+        self.buffered_bytes -= element.size
+        if channel.elements:
+            self._rotation.append(number)
+        self._read[number] = ReadMark(channel.revision, element.offset)
+        return element
+
+    def put_back(self, element: FetchedElement) -> bool:
+        """Put an element back in front of its channel, which is next; False: it is dropped."""
+        channel = self._channels.get(element.channel)
+        if channel is None or channel.generation != element.generation:
+            return False
+        if channel.elements:
+            self._rotation.remove(element.channel)
+        channel.elements.appendleft(element)
+        self._rotation.appendleft(element.channel)
+        self.buffered_bytes += element.size
+        self._read[element.channel] = ReadMark(channel.revision, element.offset - 1)
+        return True
+
+    # Positions
+
+    def seeked(self, outcomes: Sequence[SeekOutcome]) -> None:
+        """Begin elsewhere in the channels of a seek; what was pre-fetched of them is dropped."""
+        for outcome in outcomes:
+            self._read[outcome.channel] = ReadMark(outcome.revision, outcome.next_offset - 1)
+            channel = self._channels.get(outcome.channel)
+            if channel is not None:
+                self._clear(channel)
+                self._generation += 1
+                channel.generation = self._generation
+                channel.fetch_offset = outcome.next_offset
+                channel.revision = outcome.revision
+
+    def read_mark(self, channel: int) -> ReadMark:
+        """Return what the application got last; also of a channel that was lost since."""
+        return self._read.get(channel, ReadMark(0, NO_OFFSET))
+
+    def next_offset(self, channel: int) -> int | None:
+        """Return the offset of the next pre-fetched element, or where it is fetched from.
+
+        None: the channel is not owned.
+        """
+        owned = self._channels.get(channel)
+        if owned is None:
+            return None
+        return owned.elements[0].offset if owned.elements else owned.fetch_offset

@@ -1,0 +1,283 @@
+"""Groups: where they begin, their functions, destroying; options of topics."""
+
+import asyncio
+
+import pytest
+
+import kledger
+from kledger.runtime.manual_clock import ManualClock
+from tests.native.contract.named_topics.words import (
+    publish,
+    receive,
+    receive_values,
+    soon,
+)
+from tests.native.contract.words import send, turn_loop, values
+
+
+def is_odd(value: bytes) -> bool:
+    """The filter of a group."""
+    return int(value) % 2 == 1
+
+
+def doubled(value: bytes) -> int | None:
+    """The converter of a group; nines are left out."""
+    return None if value == b"9" else 2 * int(value)
+
+
+NAMED = {
+    "filter": f"{is_odd.__module__}:is_odd",
+    "converter": f"{doubled.__module__}:doubled",
+}
+
+
+async def test_new_group_begins_at_the_tail_and_on_a_retaining_topic_at_the_head(
+    topic: kledger.NamedTopic, retaining: kledger.NamedTopic
+) -> None:
+    for each in (topic, retaining):
+        await publish(each, [b"before"])
+        subscribers = [await each.create_subscriber(group=group) for group in ("g", None)]
+        await publish(each, [b"after"])
+        expected = [b"before", b"after"] if each is retaining else [b"after"]
+        for subscriber in subscribers:
+            assert expected == await receive_values(subscriber, len(expected))
+
+
+async def test_group_that_exists_before_its_subscribers_misses_nothing(
+    topic: kledger.NamedTopic,
+) -> None:
+    await topic.ensure_subscriber_group("g")
+    await topic.ensure_subscriber_group("g")
+    await publish(topic, values(2))
+    assert ["g"] == await topic.subscriber_groups()
+    subscriber = await topic.create_subscriber(group="g")
+    assert 2 == await subscriber.get_remaining_messages()
+    assert values(2) == await receive_values(subscriber, 2)
+
+
+async def test_destroyed_group_disconnects_its_subscribers_for_good(
+    topic: kledger.NamedTopic,
+) -> None:
+    subscriber = await topic.create_subscriber(group="g")
+    await publish(topic, values(3))
+    await receive(subscriber, 1)
+    waiting = asyncio.create_task(subscriber.receive_batch(5))
+    await soon(waiting)
+    waiting = asyncio.create_task(subscriber.receive_batch(5))
+    await turn_loop()
+    await topic.destroy_subscriber_group("g")
+    with pytest.raises(kledger.IllegalState):
+        await soon(waiting)
+    with pytest.raises(kledger.IllegalState):
+        await subscriber.receive()
+    with pytest.raises(kledger.IllegalState):
+        await subscriber.seek_to_head(0)
+    assert "rejected" == (await subscriber.commit(0, kledger.ChannelPosition(0, 0))).status
+    assert [] == await topic.subscriber_groups()
+    with pytest.raises(kledger.IllegalState):
+        await topic.destroy_subscriber_group("g")
+    again = await topic.create_subscriber(group="g")
+    assert 0 == await again.get_remaining_messages()
+    with pytest.raises(kledger.IllegalState):
+        await subscriber.receive()
+
+
+async def test_filter_and_converter_of_a_subscriber(topic: kledger.NamedTopic) -> None:
+    subscriber = await topic.create_subscriber(group="g", filter=is_odd, converter=doubled)
+    positions = await publish(topic, values(13))
+    found = await receive(subscriber, 5)
+    assert [2, 6, 10, 14, 22] == [each.value for each in found]
+    assert b"11" == found[4].binary_value
+    # What was filtered out is covered by the commit of a later element.
+    await found[4].commit()
+    assert positions[11] == await subscriber.get_last_committed(0)
+    assert 1 == await subscriber.get_remaining_messages()
+
+
+async def test_functions_of_a_group_are_those_of_all_its_subscribers(
+    topic: kledger.NamedTopic,
+) -> None:
+    await topic.ensure_subscriber_group("g", **NAMED)
+    for named in (None, NAMED["filter"]):
+        async with await topic.create_subscriber(group="g", filter=named) as subscriber:
+            await publish(topic, values(4))
+            found = await receive(subscriber, 2)
+            assert [2, 6] == [each.value for each in found]
+            await subscriber.seek_to_tail_and_commit(0)
+    with pytest.raises(kledger.IllegalArgument, match="filter of group g: expected"):
+        await topic.create_subscriber(group="g", filter=NAMED["converter"])
+    with pytest.raises(kledger.IllegalArgument, match="filter"):
+        await topic.ensure_subscriber_group("g", filter=NAMED["converter"])
+
+
+@pytest.mark.parametrize(
+    "given", ["nowhere", "no.such.module:f", "json:nothing", 5, "json:__name__"]
+)
+async def test_function_that_cannot_be_loaded_is_refused(
+    topic: kledger.NamedTopic, given: object
+) -> None:
+    with pytest.raises(kledger.IllegalArgument, match="filter"):
+        await topic.create_subscriber(group="g", filter=given)  # type: ignore[arg-type]
+    assert [] == await topic.subscriber_groups()
+
+
+async def test_function_that_raises_fails_its_receive_and_skips_the_element(
+    topic: kledger.NamedTopic,
+) -> None:
+    subscriber = await topic.create_subscriber(deserializer=int)
+    await publish(topic, [b"1", b"x", b"3"])
+    assert [1] == [each.value for each in await soon(subscriber.receive_batch(3))]  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="x"):
+        await subscriber.receive()
+    assert [3] == await receive_values(subscriber, 1)
+
+
+async def test_kafka_records_and_native_messages_are_elements(
+    client: kledger.Client, topic: kledger.NamedTopic
+) -> None:
+    subscriber = await topic.create_subscriber(group="g")
+    ids = await send(client, "orders", [b"native"], key=b"k")
+    element = (await receive(subscriber, 1))[0]
+    assert b"native" == element.value
+    assert (ids[0].partition, ids[0].offset) == (element.channel, element.position.offset)
+    consumer = await client.subscribe("orders", "s", initial_position="earliest")
+    await publish(topic, [b"published"], channel=2)
+    messages = [await consumer.receive(timeout_ms=60_000) for _ in range(2)]
+    assert {b"native", b"published"} == {each.value for each in messages}
+
+
+async def test_topic_that_was_there_before_becomes_a_named_topic(client: kledger.Client) -> None:
+    await client.create_topic("plain", partitions=2)
+    await send(client, "plain", [b"old"])
+    with pytest.raises(kledger.TopicNotFound):
+        await client.create_subscriber("missing", group="g")
+    topic = await client.named_topic("plain")
+    assert 2 == topic.channel_count
+    subscriber = await topic.create_subscriber(group="g")
+    await publish(topic, [b"new"])
+    assert [b"new"] == await receive_values(subscriber, 1)
+
+
+async def test_options_are_those_of_the_first_call(client: kledger.Client) -> None:
+    first = await client.named_topic("fixed", channel_count=2, retain_values=True)
+    assert (2, True) == (first.channel_count, first.options.retain_values)
+    later = await client.named_topic("fixed")
+    assert (2, True) == (later.channel_count, later.options.retain_values)
+    with pytest.raises(kledger.IllegalArgument, match="page_bytes of named topic fixed"):
+        await client.named_topic("fixed", page_bytes=5)
+    with pytest.raises(
+        kledger.IllegalArgument, match="channel_count of fixed: expected at least 2"
+    ):
+        await client.named_topic("fixed", channel_count=1)
+    for name, value in (
+        ("channel_count", 0),
+        ("element_expiry_ms", 0),
+        ("subscriber_timeout_ms", "5"),
+        ("page_bytes", None),
+        ("max_unconsumed_bytes", True),
+    ):
+        with pytest.raises(kledger.IllegalArgument, match=name):
+            await client.named_topic("other", **{name: value})  # type: ignore[arg-type]
+    assert ["fixed"] == await client.named_topics()
+
+
+async def test_default_number_of_channels(client: kledger.Client) -> None:
+    assert 17 == (await client.named_topic("default")).channel_count
+
+
+async def test_short_way_to_a_subscriber(client: kledger.Client, topic: kledger.NamedTopic) -> None:
+    subscriber = await client.create_subscriber("orders", group="g", complete_on_empty=True)
+    assert ("orders", 3) == (subscriber.named_topic.name, subscriber.named_topic.channel_count)
+    assert await subscriber.receive() is None
+    with pytest.raises(kledger.TopicNotFound):
+        await client.create_subscriber("missing")
+
+
+async def test_destroyed_topic_ends_its_subscribers(
+    client: kledger.Client, topic: kledger.NamedTopic
+) -> None:
+    subscriber = await topic.create_subscriber(group="g")
+    waiting = asyncio.create_task(subscriber.receive())
+    await turn_loop()
+    await topic.destroy()
+    with pytest.raises(kledger.TopicNotFound):
+        await soon(waiting)
+    with pytest.raises(kledger.TopicNotFound):
+        await topic.destroy()
+    assert [] == await client.named_topics() == await client.topics()
+    again = await client.named_topic("orders", channel_count=3)
+    assert [] == await again.subscriber_groups()
+
+
+async def test_expired_elements_are_gone_for_everyone(
+    timed_client: kledger.Client, clock: ManualClock
+) -> None:
+    topic = await timed_client.named_topic("short", channel_count=1, element_expiry_ms=1_000)
+    await topic.ensure_subscriber_group("g")
+    await publish(topic, values(2))
+    clock.advance(600)
+    await publish(topic, values(2, first=2))
+    clock.advance(400)
+    subscriber = await topic.create_subscriber(group="g")
+    assert 2 == await subscriber.get_remaining_messages()
+    assert values(2, first=2) == await receive_values(subscriber, 2)
+    clock.advance(1_000)
+    assert {} == await subscriber.get_tails()
+    assert 0 == await subscriber.get_remaining_messages()
+
+
+async def test_storage_follows_what_all_groups_have_committed(
+    timed_client: kledger.Client, clock: ManualClock
+) -> None:
+    topic = await timed_client.named_topic("trimmed", channel_count=1)
+    retaining = await timed_client.named_topic("kept", channel_count=1, retain_values=True)
+    for each in (topic, retaining):
+        await each.ensure_subscriber_group("slow")
+        subscriber = await each.create_subscriber(group="g")
+        await publish(each, values(4))
+        await (await receive(subscriber, 4))[3].commit()
+
+    async def start_of(name: str) -> int:
+        return (await timed_client.topic_stats(name)).partitions[0].log_start_offset
+
+    async def trimmed() -> int:
+        clock.advance(5_000)
+        await turn_loop(200)
+        return await start_of("trimmed")
+
+    assert 0 == await trimmed()
+    await topic.destroy_subscriber_group("slow")
+    while await trimmed() != 4:
+        pass
+    assert 0 == await start_of("kept")
+
+
+async def test_log_of_a_topic_that_was_there_before_is_not_trimmed(
+    timed_client: kledger.Client, clock: ManualClock
+) -> None:
+    """Opening a named topic over a topic of Kafka clients removes nothing of theirs."""
+    await timed_client.create_topic("theirs")
+    await send(timed_client, "theirs", values(3))
+    mine = await timed_client.named_topic("mine", channel_count=1)
+    await timed_client.named_topic("theirs")
+    await publish(mine, values(3))
+    while (await timed_client.topic_stats("mine")).partitions[0].log_start_offset != 3:
+        clock.advance(5_000)
+        await turn_loop(100)
+    assert 0 == (await timed_client.topic_stats("theirs")).partitions[0].log_start_offset
+
+
+async def test_leaving_the_client_closes_publishers_and_subscribers() -> None:
+    closed: list[int] = []
+
+    async def note() -> None:
+        closed.append(1)
+
+    async with kledger.embedded(None) as client:
+        topic = await client.named_topic("t", channel_count=1)
+        subscriber = await topic.create_subscriber(group="g")
+        publisher = await topic.create_publisher()
+        subscriber.on_close(note)
+    assert [1] == closed
+    assert not subscriber.is_active
+    assert not publisher.is_active
