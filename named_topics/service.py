@@ -21,6 +21,7 @@ from kledger.ledger.record_table import (
     RecordTable,
     submit_together,
 )
+from kledger.named_topics.capacity import TopicCapacity
 from kledger.named_topics.channel_plan import default_channel_count
 from kledger.named_topics.channel_reads import read_channel
 from kledger.named_topics.channel_record import ChannelRecord
@@ -126,6 +127,7 @@ class NamedTopicService:
         """The groups of each topic."""
         self._groups: dict[GroupKey, SubscriberGroup] = {}
         self._expiry = ElementExpiry(clock)
+        self._capacities: dict[UUID, TopicCapacity] = {}
         self._opening = asyncio.Lock()
         self._last_id = 0
         self._trimming = LogTrimming(clock, supervisor, self._trimmed_logs)
@@ -196,6 +198,41 @@ class NamedTopicService:
         await _submit([self._topics.change(topic.id, record)])
         return NamedTopicInfo(topic.name, topic.partition_count, options)
 
+    def capacity(self, topic: Topic) -> TopicCapacity | None:
+        """Return the capacity of a topic; None: it is unlimited, or the topic is no named topic."""
+        named = self._topics.get(topic.id)
+        if named is None or named.options.max_unconsumed_bytes == NO_LIMIT:
+            return None
+        found = self._capacities.get(topic.id)
+        if found is None:
+            found = self._capacities[topic.id] = TopicCapacity(
+                topic.name,
+                named.options.max_unconsumed_bytes,
+                partial(self._unconsumed, topic),
+                clock=self._clock,
+                timers=self._timers,
+            )
+        return found
+
+    async def wait_for_room(self, name: str, size: int, wait_ms: int) -> bool:
+        """Wait until a batch fits into a topic; return False if it did not in that time.
+
+        Raises:
+            NamedTopicNotFound: there is no such named topic.
+            TopicsError, LedgerError: a channel cannot be read.
+        """
+        topic, _ = self._named(name)
+        capacity = self.capacity(topic)
+        return capacity is None or await capacity.wait(size, min(wait_ms, WAIT_MS_MAX))
+
+    async def _unconsumed(self, topic: Topic) -> AsyncIterator[tuple[PartitionLog, int]]:
+        """Yield every log of a topic, with the first offset that some group has not committed."""
+        _, named = self._named(topic.name)
+        for opened in await self._partitions.open_all(topic.name):
+            found = await self._channel_log(named, opened.log)
+            next_offsets = self._next_offsets(topic.id, opened.log.index)
+            yield opened.log, logical_start(found, next_offsets, is_retaining=False)
+
     def check_named(self, name: str) -> None:
         """Check that a topic is a named topic. Raises NamedTopicNotFound."""
         self._named(name)
@@ -213,6 +250,7 @@ class NamedTopicService:
         """
         for key in [*self._keys_of.get(topic_id, ())]:
             await self._delete_group(key)
+        self._capacities.pop(topic_id, None)
         if self._topics.head(topic_id) is not None:
             await _submit([self._topics.change(topic_id, None)])
 
@@ -301,9 +339,15 @@ class NamedTopicService:
         if channels := self._channels.heads(key):
             changes.append(self._channels.change(key, dict.fromkeys(channels)))
         await _submit(changes)
+        self._note_freed(key.topic_id)
         group = self._groups.pop(key, None)
         if group is not None:
             self._end(group)
+
+    def _note_freed(self, topic_id: UUID) -> None:
+        capacity = self._capacities.get(topic_id)
+        if capacity is not None:
+            capacity.freed.notify()
 
     def _end(self, group: SubscriberGroup) -> None:
         group.is_destroyed = True
@@ -503,6 +547,7 @@ class NamedTopicService:
                 records[channel] = decision.record
         if records:
             await _submit([self._channels.change(key, records)])
+            self._note_freed(topic.id)
         return outcomes
 
     async def seek(self, name: str, request: SeekRequest) -> list[SeekOutcome]:
@@ -544,6 +589,7 @@ class NamedTopicService:
             records[channel] = decision.record
         if records:
             await _submit([self._channels.change(group.key, records)])
+            self._note_freed(group.key.topic_id)
         return outcomes
 
     async def ends(self, name: str, group: str, subscriber: int, channel: int) -> list[ChannelEnds]:

@@ -73,6 +73,14 @@ class NamedTopicBroker(Protocol):
         """Return the groups with the state of every channel; anonymous subscribers have one too."""
         ...
 
+    async def wait_for_room(self, topic: str, size: int, wait_ms: int) -> bool:
+        """Wait until a batch of `size` bytes fits into a topic with a capacity.
+
+        Returns:
+            False: it did not in that time.
+        """
+        ...
+
     async def join_subscriber(self, topic: str, join: SubscriberJoin) -> ChannelAllocation:
         """Add a subscriber to a group, and return its channels.
 

@@ -790,6 +790,22 @@ class ChannelEnds(_message.Message):
     remaining: int
     def __init__(self, channel: _Optional[int] = ..., owner: _Optional[int] = ..., head_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., remaining: _Optional[int] = ...) -> None: ...
 
+class WaitForRoomRequest(_message.Message):
+    __slots__ = ("topic", "size", "wait_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    size: int
+    wait_ms: int
+    def __init__(self, topic: _Optional[str] = ..., size: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class WaitForRoomResponse(_message.Message):
+    __slots__ = ("has_room",)
+    HAS_ROOM_FIELD_NUMBER: _ClassVar[int]
+    has_room: bool
+    def __init__(self, has_room: _Optional[bool] = ...) -> None: ...
+
 class JoinSubscriberRequest(_message.Message):
     __slots__ = ("topic", "join")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -168,6 +168,7 @@ class RpcClient:
     ensure_subscriber_group = _remote(UnaryCalls.ensure_subscriber_group)
     destroy_subscriber_group = _remote(UnaryCalls.destroy_subscriber_group)
     subscriber_groups = _remote(UnaryCalls.subscriber_groups)
+    wait_for_room = _remote(UnaryCalls.wait_for_room)
     join_subscriber = _remote(UnaryCalls.join_subscriber)
     leave_subscriber = _remote(UnaryCalls.leave_subscriber)
     poll_channels = _remote(UnaryCalls.poll_channels)

@@ -228,6 +228,7 @@ class UnaryCalls:
         "ListSubscriberGroups",
         named_topic_values("groups", SubscriberGroupInfo),
     )
+    wait_for_room = UnaryCall(Broker.wait_for_room, "WaitForRoom", one("has_room", bool, bool))
     join_subscriber = UnaryCall(
         Broker.join_subscriber, "JoinSubscriber", named_topic(ChannelAllocation)
     )

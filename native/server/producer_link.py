@@ -11,6 +11,7 @@ import asyncio
 from kledger.delivery.errors import PartitionEnded
 from kledger.delivery.subscribed_partition import SubscribedPartition
 from kledger.ledger import Buffer, LedgerStore
+from kledger.named_topics.capacity import TopicCapacity
 from kledger.native.broker import OnEnded, SendReceipt
 from kledger.native.errors import AlreadyClosed, KledgerError
 from kledger.native.server.duplicate_batches import DuplicateBatches
@@ -27,13 +28,26 @@ class ServerProducerLink:
     """A `native.broker.ProducerLink`."""
 
     def __init__(
-        self, partition: SubscribedPartition, store: LedgerStore, on_ended: OnEnded
+        self,
+        partition: SubscribedPartition,
+        store: LedgerStore,
+        on_ended: OnEnded,
+        capacity: TopicCapacity | None = None,
     ) -> None:
+        """Open the link.
+
+        Args:
+            partition: where batches are appended.
+            store: of the partition.
+            on_ended: called when the partition has ended.
+            capacity: of its topic, if that is limited.
+        """
         self._partition = partition
         self._log = partition.log
         self._store = store
         self._stored = DuplicateBatches(partition.log)
         self._on_ended = on_ended
+        self._capacity = capacity
         self._error: KledgerError | None = None
         self._append_lock = asyncio.Lock()  # first come, first served
         self._waiting_count = 0
@@ -47,11 +61,12 @@ class ServerProducerLink:
             NotInSequence: it does not follow the last one of its producer.
             InvalidArgument: the batch is damaged, too large, or breaks another rule.
             TopicTerminated: the topic accepts no more batches.
+            TopicFull: its capacity is reached.
             AlreadyClosed, TopicNotFound, Unavailable: the link has ended, or the storage has
                 failed; or the server cannot tell whether a resent batch is stored.
         """
         batch = _writable(batch)
-        if self._waiting_count or self._store.is_saturated:
+        if self._waiting_count or self._store.is_saturated or self._capacity is not None:
             appended = await self._append_queued(batch, None, is_resent=is_resent)
         else:
             try:
@@ -106,6 +121,9 @@ class ServerProducerLink:
                     drained = Signal()
                     self._store.on_drained(drained.notify)
                     await drained.wait_beyond(0)
+                if self._capacity is not None and not is_resent:
+                    with translating(self._partition):
+                        await self._capacity.check(len(batch))
                 walked = None
                 while True:
                     if walk is not None:

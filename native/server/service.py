@@ -164,7 +164,8 @@ class NativeService:
         opened = await self._open(topic, partition)
         if opened.log.is_terminated:
             raise TopicTerminated(f"partition {opened.name} is terminated")
-        return ServerProducerLink(opened, self._store, on_ended)
+        capacity = self._named_topics.capacity(opened.topic)
+        return ServerProducerLink(opened, self._store, on_ended, capacity)
 
     async def open_consumer(
         self,
@@ -423,6 +424,11 @@ class NativeService:
         """Return the groups with the state of every channel."""
         with translating():
             return await self._named_topics.groups(topic)
+
+    async def wait_for_room(self, topic: str, size: int, wait_ms: int) -> bool:
+        """Wait until a batch fits into a topic; return False if it did not in that time."""
+        with translating():
+            return await self._named_topics.wait_for_room(topic, size, wait_ms)
 
     async def join_subscriber(self, topic: str, join: SubscriberJoin) -> ChannelAllocation:
         """Add a subscriber to a group, and return its channels."""

@@ -254,6 +254,7 @@ class RecordingBroker:
     ensure_subscriber_group = _recorded(Broker.ensure_subscriber_group, None)
     destroy_subscriber_group = _recorded(Broker.destroy_subscriber_group, None)
     subscriber_groups = _recorded(Broker.subscriber_groups, [SUBSCRIBER_GROUP])
+    wait_for_room = _recorded(Broker.wait_for_room, True)
     join_subscriber = _recorded(Broker.join_subscriber, ALLOCATION)
     leave_subscriber = _recorded(Broker.leave_subscriber, None)
     poll_channels = _recorded(Broker.poll_channels, ChannelPollResult(ALLOCATION, ()))

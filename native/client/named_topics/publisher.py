@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kledger.named_topics.model import NO_LIMIT
 from kledger.native.channel_position import ChannelPosition
 from kledger.native.client.close_once import CloseOnce, ClosesOnExit
 from kledger.native.client.named_topics.flow_control import FlowControl
@@ -18,8 +19,10 @@ from kledger.native.client.named_topics.order_by import Orderable, OrderBy, chec
 from kledger.native.client.named_topics.topic_view import TopicOfChannels
 from kledger.native.client.producer import Producer
 from kledger.native.client.services import ClientServices
-from kledger.native.errors import IllegalArgument, IllegalState, KledgerError
+from kledger.native.errors import IllegalArgument, IllegalState, KledgerError, TopicFull
+from kledger.native.message_id import MessageId
 
+ROOM_WAIT_MS_MAX = 10_000
 STOP, CONTINUE = "stop", "continue"
 
 
@@ -69,6 +72,7 @@ class Publisher(ClosesOnExit):
         self._closing = CloseOnce(services.supervisor, f"publisher of {topic.name}")
         self._failure: KledgerError | None = None
         self._outstanding: dict[asyncio.Future[None], None] = {}
+        self._channel_locks: dict[int, asyncio.Lock] = {}
 
     @property
     def named_topic(self) -> TopicOfChannels:
@@ -105,7 +109,7 @@ class Publisher(ClosesOnExit):
             await self.flow_control.enter()
             try:
                 self._check_active()
-                sent = await self._producer.send_to(channel, data)
+                sent = await self._send(channel, data)
             except KledgerError as error:
                 if self._options.stops_on_failure:
                     self._stop(error)
@@ -117,6 +121,29 @@ class Publisher(ClosesOnExit):
             ended.set_result(None)
         assert sent.offset is not None, "the id of a sent message has an offset"
         return PublishStatus(channel, ChannelPosition(channel, sent.offset))
+
+    async def _send(self, channel: int, data: bytes) -> MessageId:
+        """Send a value; in a topic with a capacity one at a time to each channel.
+
+        So a value that was refused, and is sent again when there is room, is not overtaken.
+        """
+        if self._topic.options.max_unconsumed_bytes == NO_LIMIT:
+            return await self._producer.send_to(channel, data)
+        async with self._channel_locks.setdefault(channel, asyncio.Lock()):
+            while True:
+                self._check_active()
+                try:
+                    return await self._producer.send_to(channel, data)
+                except TopicFull:
+                    if self._options.fails_on_full:
+                        raise
+                await self._services.broker.wait_for_room(
+                    self._topic.name, len(data), self._room_wait_ms
+                )
+
+    @property
+    def _room_wait_ms(self) -> int:
+        return min(ROOM_WAIT_MS_MAX, self._services.operations.timeout_ms // 2)
 
     async def flush(self) -> None:
         """Return when all earlier publishes have ended; their callers get the errors."""

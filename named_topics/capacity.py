@@ -1,0 +1,82 @@
+"""TopicCapacity: bounds the bytes of a topic that some group has not committed. A shell.
+
+Rule: a batch is refused if the topic would exceed its capacity with it, unless nothing in it is
+unconsumed; so the largest batch can always be published. Bytes are estimated from the sizes of
+whole ledgers.
+Must not know: groups, how a logical start is computed.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from weakref import WeakKeyDictionary
+
+from kledger.ledger import Position
+from kledger.named_topics.errors import CapacityReached
+from kledger.runtime.clock import Clock
+from kledger.runtime.signal import Signal
+from kledger.runtime.timers import Timers
+from kledger.topics import PartitionLog
+
+Unconsumed = Callable[[], AsyncIterator[tuple[PartitionLog, int]]]
+"""Yields the logs of a topic, with the offsets from which on some group has not committed."""
+
+
+class TopicCapacity:
+    """The capacity of one topic.
+
+    Attributes:
+        freed: told whenever groups have committed, or were destroyed.
+    """
+
+    def __init__(
+        self, name: str, bytes_max: int, unconsumed: Unconsumed, *, clock: Clock, timers: Timers
+    ) -> None:
+        self.freed = Signal()
+        self._name = name
+        self._bytes_max = bytes_max
+        self._unconsumed = unconsumed
+        self._clock = clock
+        self._timers = timers
+        self._positions: WeakKeyDictionary[PartitionLog, tuple[int, Position]] = WeakKeyDictionary()
+        """The offset that was looked up last, and the position of its entry."""
+
+    async def check(self, size: int) -> None:
+        """Check that a batch fits.
+
+        Raises:
+            CapacityReached: it does not.
+            TopicsError, LedgerError: a log cannot be read.
+        """
+        used = await self._used()
+        if used and used + size > self._bytes_max:
+            raise CapacityReached(
+                f"topic {self._name}: {used} bytes are not committed by all groups, and {size} "
+                f"more would exceed {self._bytes_max}"
+            )
+
+    async def wait(self, size: int, wait_ms: int) -> bool:
+        """Wait until a batch fits; return False if it did not in that time. Raises as `check`."""
+        until_ms = self._clock.monotonic_ms() + wait_ms
+        timer = self._timers.call_at(until_ms, self.freed.notify)
+        try:
+            while True:
+                version = self.freed.version
+                used = await self._used()
+                if not used or used + size <= self._bytes_max:
+                    return True
+                if self._clock.monotonic_ms() >= until_ms:
+                    return False
+                await self.freed.wait_beyond(version)
+        finally:
+            timer.cancel()
+
+    async def _used(self) -> int:
+        used = 0
+        async for log, offset in self._unconsumed():
+            if offset >= log.high_watermark:
+                continue
+            known = self._positions.get(log)
+            if known is None or known[0] != offset:
+                known = offset, (await log.locate(offset)).position
+                self._positions[log] = known
+            used += log.managed_ledger.estimated_backlog_bytes(known[1])
+        return used
