@@ -498,6 +498,8 @@ class NamedTopicService:
                 continue
             log = await group.log(fetch.channel)
             head = await self._head(group, fetch.channel, log)
+            # A seek back moves the commit back: what is committed now does not come again.
+            head = max(head, self._record(group.key, fetch.channel).next_offset)
             elements = await read_channel(log, fetch, head_offset=head, bytes_max=room)
             if elements is not None:
                 found.append(elements)

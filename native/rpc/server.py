@@ -6,6 +6,7 @@ have limits; a peer that does not answer pings is disconnected, and its links ar
 Must not know: the implementation of the broker.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -98,6 +99,7 @@ class RpcServer:
         self._versions = versions
         self._server: Any = None
         self._streams: set[LinkStream[Any, Any]] = set()
+        self._waiting_calls: set[asyncio.Task[Any]] = set()
         self._stream_ended = Signal()
 
     @property
@@ -149,6 +151,8 @@ class RpcServer:
         server, self._server = self._server, None
         if server is None:
             return
+        for task in self._waiting_calls:
+            task.cancel()
         for stream in list(self._streams):
             stream.end(Unavailable("the server is stopping"))
         await server.stop(grace_ms / 1000)
@@ -166,12 +170,35 @@ class RpcServer:
         elif name == "Hello":
             behaviour = self._answering(self._hello, is_versioned=False)
         else:
-            behaviour = self._answering(partial(UNARY[name].serve, self._broker))
+            row = UNARY[name]
+            serve = partial(self._waiting, row.serve) if row.waits else row.serve
+            behaviour = self._answering(partial(serve, self._broker))
         return make(
             behaviour,
             request_deserializer=call.request.FromString,
             response_serializer=call.response.SerializeToString,
         )
+
+    async def _waiting(
+        self,
+        serve: Callable[[Broker, Any], Awaitable[Any]],
+        broker: Broker,
+        request: Any,
+    ) -> Any:
+        """Serve a call that may wait; `stop` does not wait for it."""
+        if self._server is None:
+            raise Unavailable("the server is stopping")
+        task = asyncio.current_task()
+        assert task is not None, "a call is served by a task"
+        self._waiting_calls.add(task)
+        try:
+            return await serve(broker, request)
+        except asyncio.CancelledError:
+            if self._server is not None:  # the client has cancelled it
+                raise
+            raise Unavailable("the server is stopping") from None
+        finally:
+            self._waiting_calls.discard(task)
 
     def _answering(
         self, serve: Callable[[Any], Awaitable[Any]], *, is_versioned: bool = True

@@ -92,6 +92,7 @@ class UnaryCall(Generic[P, R]):
         method: of the broker; the client's method has its signature and its docstring.
         name: of the call in the .proto file.
         sets_position: the call ends the consumer links of the subscription that it names.
+        waits: the call may wait for something to happen; a server that stops cancels it.
     """
 
     def __init__(
@@ -101,10 +102,12 @@ class UnaryCall(Generic[P, R]):
         result: ResultCodec[R],
         *,
         sets_position: bool = False,
+        waits: bool = False,
     ) -> None:
         self.method = method
         self.name = name
         self.sets_position = sets_position
+        self.waits = waits
         self._result = result
         self._request = CALLS[name].request
         self._response = CALLS[name].response
@@ -228,12 +231,16 @@ class UnaryCalls:
         "ListSubscriberGroups",
         named_topic_values("groups", SubscriberGroupInfo),
     )
-    wait_for_room = UnaryCall(Broker.wait_for_room, "WaitForRoom", one("has_room", bool, bool))
+    wait_for_room = UnaryCall(
+        Broker.wait_for_room, "WaitForRoom", one("has_room", bool, bool), waits=True
+    )
     join_subscriber = UnaryCall(
         Broker.join_subscriber, "JoinSubscriber", named_topic(ChannelAllocation)
     )
     leave_subscriber = UnaryCall(Broker.leave_subscriber, "LeaveSubscriber", NOTHING)
-    poll_channels = UnaryCall(Broker.poll_channels, "PollChannels", named_topic(ChannelPollResult))
+    poll_channels = UnaryCall(
+        Broker.poll_channels, "PollChannels", named_topic(ChannelPollResult), waits=True
+    )
     commit_channels = UnaryCall(
         Broker.commit_channels, "CommitChannels", named_topic_values("outcomes", CommitOutcome)
     )

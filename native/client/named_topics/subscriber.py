@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar, overload
 from kledger.ledger import Position
 from kledger.named_topics.model import (
     ALL_CHANNELS,
+    ALREADY_COMMITTED,
+    COMMITTED,
     ILLEGAL_STATE,
     NO_OFFSET,
     REJECTED,
@@ -352,7 +354,9 @@ class Subscriber(ClosesOnExit):
 
         while True:
             try:
-                return await self._retrying(send)
+                outcomes = await self._retrying(send)
+                self._drop_committed(pending, outcomes)
+                return outcomes
             except SubscriberDisconnected as error:
                 if self._was_disconnected:
                     rejected = CommitOutcome(REJECTED, ILLEGAL_STATE, str(error))
@@ -361,6 +365,13 @@ class Subscriber(ClosesOnExit):
             except SubscriberGroupDestroyed as error:
                 return [CommitOutcome(REJECTED, ILLEGAL_STATE, str(error))] * len(pending)
             await self._connect()
+
+    def _drop_committed(
+        self, pending: Sequence[PendingCommit], outcomes: Sequence[CommitOutcome]
+    ) -> None:
+        for (channel, offset, _), outcome in zip(pending, outcomes, strict=True):
+            if outcome.status in {COMMITTED, ALREADY_COMMITTED}:
+                self._state.committed(channel, offset)
 
     # Seeking
 

@@ -213,6 +213,19 @@ class SubscriberState:
                 channel.fetch_offset = outcome.next_offset
                 channel.revision = outcome.revision
 
+    def committed(self, channel: int, offset: int) -> None:
+        """Drop pre-fetched elements that are committed, though they were not handed out.
+
+        A subscriber that joins again may commit what it received before; that does not come again.
+        """
+        owned = self._channels.get(channel)
+        if owned is None or not owned.elements or owned.elements[0].offset > offset:
+            return
+        while owned.elements and owned.elements[0].offset <= offset:
+            self.buffered_bytes -= owned.elements.popleft().size
+        if not owned.elements:
+            self._rotation.remove(channel)
+
     def read_mark(self, channel: int) -> ReadMark:
         """Return what the application got last; also of a channel that was lost since."""
         return self._read.get(channel, ReadMark(0, NO_OFFSET))

@@ -112,6 +112,20 @@ def test_read_mark_outlives_ownership_but_not_a_seek_of_the_next_owner() -> None
     assert ReadMark(9, -1) == state.read_mark(0)
 
 
+def test_committed_elements_are_not_handed_out() -> None:
+    state = owning(0, 1)
+    accept(state, 0, [3, 5, 6])
+    accept(state, 1, [3])
+    state.committed(0, 2)
+    state.committed(2, 9)
+    assert [0, 1] == [element.channel for element in (state.take(), state.take()) if element]
+    state.committed(0, 5)
+    assert [(0, 6)] == taken(state)
+    accept(state, 0, [7])
+    state.committed(0, 7)
+    assert ([], 0) == (taken(state), state.buffered_bytes)
+
+
 def test_emptiest_channels_are_fetched_first() -> None:
     state = owning(0, 1, 2)
     accept(state, 0, [0, 1])
