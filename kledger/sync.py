@@ -539,6 +539,7 @@ class NamedTopic(_SyncProxy[AsyncNamedTopic]):
     ensure_subscriber_group = _sync_method(AsyncNamedTopic.ensure_subscriber_group)
     destroy_subscriber_group = _sync_method(AsyncNamedTopic.destroy_subscriber_group)
     subscriber_groups = _sync_method(AsyncNamedTopic.subscriber_groups)
+    describe_groups = _sync_method(AsyncNamedTopic.describe_groups)
     destroy = _sync_method(AsyncNamedTopic.destroy)
 
     @property
@@ -577,6 +578,7 @@ class Client(_SyncProxy[AsyncClient]):
     create_reader = _sync_factory(AsyncClient.create_reader, Reader)
     create_table_view = _sync_factory(AsyncClient.create_table_view, TableView)
     named_topic = _sync_factory(AsyncClient.named_topic, NamedTopic)
+    find_named_topic = _sync_factory(AsyncClient.find_named_topic, NamedTopic)
     named_topics = _sync_method(AsyncClient.named_topics)
     create_subscriber = _sync_factory(AsyncClient.create_subscriber, Subscriber)
 

@@ -5,7 +5,7 @@ them at their defaults; anything else is refused, as other clients rely on them.
 Must not know: rows, topics.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from kledger.named_topics.errors import WrongArgument
@@ -47,6 +47,26 @@ def check_repeated(stored: NamedTopicOptions, given: NamedTopicOptions, *, what:
         expected, found = getattr(stored, field.name), getattr(given, field.name)
         if found not in {expected, getattr(default, field.name)}:
             raise WrongArgument(f"{field.name} of {what}: expected {expected}, got {found}")
+
+
+def check_function(what: str, name: str, modules: Sequence[str]) -> None:
+    """Check the name of a filter or converter; empty is none.
+
+    Args:
+        what: for the error.
+        name: `module:attribute`.
+        modules: those that it may be in, or below.
+
+    Raises:
+        WrongArgument: it is in another module.
+    """
+    module, _, attribute = name.partition(":")
+    allowed = any(module == each or module.startswith(f"{each}.") for each in modules)
+    if name and not (attribute and allowed):
+        raise WrongArgument(
+            f"{what}: expected 'module:attribute' of one of the modules "
+            f"{', '.join(modules) or '(none)'}, got {name!r}"
+        )
 
 
 def topic_configs(options: NamedTopicOptions) -> dict[str, str]:

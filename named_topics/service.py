@@ -55,7 +55,12 @@ from kledger.named_topics.model import (
     SubscriberGroupInfo,
     SubscriberJoin,
 )
-from kledger.named_topics.options_plan import check_options, check_repeated, topic_configs
+from kledger.named_topics.options_plan import (
+    check_function,
+    check_options,
+    check_repeated,
+    topic_configs,
+)
 from kledger.named_topics.records import (
     CHANNEL_ROWS,
     GROUP_ROWS,
@@ -101,6 +106,7 @@ class NamedTopicService:
         clock: Clock,
         timers: Timers,
         supervisor: Supervisor,
+        function_modules: Sequence[str] = (),
     ) -> None:
         """Load what is stored; on the event loop.
 
@@ -111,6 +117,7 @@ class NamedTopicService:
             clock: for timeouts and expiry.
             timers: of the timeouts.
             supervisor: of the background work.
+            function_modules: those of which a group may name functions.
 
         Raises:
             UnreadableRow: a row cannot be read.
@@ -120,6 +127,7 @@ class NamedTopicService:
         self._clock = clock
         self._timers = timers
         self._supervisor = supervisor
+        self._function_modules = tuple(function_modules)
         self._topics = RecordTable(store, TOPIC_ROWS)
         self._group_records = RecordTable(store, GROUP_ROWS, self._on_group_replayed)
         self._channels = GroupedRecordTable(store, CHANNEL_ROWS)
@@ -152,10 +160,10 @@ class NamedTopicService:
             name: of the topic.
             channel_count: 0: as many as it has, or the default.
             options: what it is.
-            create: whether a missing topic is created.
+            create: whether it may become a named topic, and is created if it is missing.
 
         Raises:
-            NamedTopicNotFound: it is missing.
+            NamedTopicNotFound: it is none, or missing.
             WrongArgument: an option is wrong, or not that of the topic.
             TopicsError: it cannot be created.
         """
@@ -167,6 +175,8 @@ class NamedTopicService:
                     raise NamedTopicNotFound(f"there is no named topic {name!r}")
                 return await self._create(name, channel_count, options)
             record = self._topics.head(topic.id)
+            if record is None and not create:
+                raise NamedTopicNotFound(f"topic {name!r} is no named topic")
             if record is None:
                 record = NamedTopicRecord(options, owns_log=False)
                 await _submit([self._topics.change(topic.id, record)])
@@ -292,7 +302,9 @@ class NamedTopicService:
             await self._make_group(key, topic, record, wanted)
 
     def _check_same(self, key: GroupKey, wanted: SubscriberGroupRecord) -> bool:
-        """Return whether the group exists. Raises WrongArgument if its functions are others."""
+        """Return whether the group exists. Raises WrongArgument if its functions are wrong."""
+        for what, name in (("filter", wanted.filter_name), ("converter", wanted.converter_name)):
+            check_function(what, name, self._function_modules)
         found = self._group_records.head(key)
         if found is None:
             return False
@@ -412,7 +424,7 @@ class NamedTopicService:
                 filter_name=join.filter_name,
                 converter_name=join.converter_name,
             )
-            if self._group_records.head(key) is None:
+            if not self._check_same(key, wanted):
                 await self._make_group(key, topic, record, wanted)
         group = self._group(key)
         if group is None:

@@ -40,7 +40,7 @@ class NamedTopicBroker(Protocol):
             name: the short name or the long one.
             channel_count: channels are added until there are as many; 0: as many as it has.
             options: of a named topic that is new; else the defaults, or what it has.
-            create: whether a missing topic is created.
+            create: whether it may become a named topic, and is created if it is missing.
 
         Raises:
             IllegalArgument: an option is wrong, or is not what the named topic has.

@@ -425,17 +425,13 @@ class Client:
         listeners: Sequence[object] = (),
         deserializer: Function | None = None,
     ) -> Subscriber:
-        """Return a subscriber of a named topic that exists; see `NamedTopic.create_subscriber`.
+        """Return a subscriber of a topic: of `named_topic`, by `NamedTopic.create_subscriber`.
 
         Raises:
-            TopicNotFound: there is no such topic.
             IllegalArgument: an argument is wrong, or the group has another filter or converter.
         """
-        check_name("topic", topic)
-        info = await self._open_services().broker.open_named_topic(
-            topic, channel_count=0, options=NamedTopicOptions(), create=False
-        )
-        return await self._named_topic(info).create_subscriber(
+        found = await self.named_topic(topic)
+        return await found.create_subscriber(
             group=group,
             complete_on_empty=complete_on_empty,
             filter=filter,
@@ -443,6 +439,14 @@ class Client:
             listeners=listeners,
             deserializer=deserializer,
         )
+
+    async def find_named_topic(self, name: str) -> NamedTopic:
+        """Return a named topic that exists. Raises TopicNotFound."""
+        check_name("topic", name)
+        info = await self._open_services().broker.open_named_topic(
+            name, channel_count=0, options=NamedTopicOptions(), create=False
+        )
+        return self._named_topic(info)
 
     async def named_topics(self) -> list[str]:
         """Return the names of all named topics, sorted."""

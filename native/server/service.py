@@ -8,7 +8,7 @@ is SubscriptionNotFound.
 Must not know: whether its client runs in the same process, the Kafka façade.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Protocol
@@ -114,6 +114,7 @@ class NativeService:
         auto_create_topics: bool = True,
         forget_topic: ForgetTopic | None = None,
         kafka_clients: KafkaClients | None = None,
+        function_modules: Sequence[str] = (),
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -127,6 +128,7 @@ class NativeService:
             auto_create_topics: whether `lookup` may create topics.
             forget_topic: called when a topic was deleted, to delete what else refers to it.
             kafka_clients: of the same server.
+            function_modules: those of which subscriber groups may name functions.
         """
         self._store = store
         self._registry = registry
@@ -145,6 +147,7 @@ class NativeService:
             clock=clock,
             timers=timers,
             supervisor=supervisor,
+            function_modules=function_modules,
         )
 
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:

@@ -7,7 +7,7 @@ Must not know: whether the server runs in this process.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from kledger.named_topics.model import NamedTopicInfo, NamedTopicOptions
+from kledger.named_topics.model import NamedTopicInfo, NamedTopicOptions, SubscriberGroupInfo
 from kledger.native.client.named_topics.functions import Function, group_function
 from kledger.native.client.named_topics.order_by import OrderBy, order_by
 from kledger.native.client.named_topics.publisher import (
@@ -183,8 +183,11 @@ class NamedTopic:
 
     async def subscriber_groups(self) -> list[str]:
         """Return the names of the groups, sorted, without those of anonymous subscribers."""
-        found = await self._services.broker.subscriber_groups(self.name)
-        return sorted(each.name for each in found if not each.is_anonymous)
+        return sorted(each.name for each in await self.describe_groups() if not each.is_anonymous)
+
+    async def describe_groups(self) -> list[SubscriberGroupInfo]:
+        """Return the groups, anonymous ones too, with the state of each channel."""
+        return await self._services.broker.subscriber_groups(self.name)
 
     async def destroy(self) -> None:
         """Delete the topic with its elements and groups."""

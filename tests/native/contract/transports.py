@@ -4,26 +4,29 @@ A new one adds a line to `TRANSPORTS`: a function that returns an asynchronous c
 around an open client of an empty server.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import MappingProxyType
 
 import kledger
 from kledger.testing import Server
 from tests.native.contract.words import SOON_MS
 
+NO_SETTINGS: Mapping[str, object] = MappingProxyType({})
+
 
 @asynccontextmanager
-async def embedded() -> AsyncIterator[kledger.Client]:
+async def embedded(settings: Mapping[str, object] = NO_SETTINGS) -> AsyncIterator[kledger.Client]:
     """The server in this process."""
-    async with kledger.embedded(None, operation_timeout_ms=SOON_MS) as client:
+    async with kledger.embedded(None, settings=settings, operation_timeout_ms=SOON_MS) as client:
         yield client
 
 
 @asynccontextmanager
-async def remote() -> AsyncIterator[kledger.Client]:
+async def remote(settings: Mapping[str, object] = NO_SETTINGS) -> AsyncIterator[kledger.Client]:
     """A server behind a socket; in this process too, so that a failure shows both sides."""
     async with (
-        Server(native="127.0.0.1:0") as server,
+        Server(native="127.0.0.1:0", settings=dict(settings)) as server,
         kledger.connect(
             f"kledger://{server.native_address}", operation_timeout_ms=SOON_MS
         ) as client,
@@ -31,7 +34,7 @@ async def remote() -> AsyncIterator[kledger.Client]:
         yield client
 
 
-TRANSPORTS: dict[str, Callable[[], AbstractAsyncContextManager[kledger.Client]]] = {
+TRANSPORTS: dict[str, Callable[..., AbstractAsyncContextManager[kledger.Client]]] = {
     "embedded": embedded,
     "remote": remote,
 }

@@ -6,7 +6,15 @@ import pytest
 
 import kledger
 from kledger.runtime.manual_clock import ManualClock
-from tests.native.contract.named_topics.words import TIMED, TIMEOUT_MS
+from tests.native.contract.named_topics.words import SETTINGS, TIMED, TIMEOUT_MS
+from tests.native.contract.transports import TRANSPORTS
+
+
+@pytest.fixture(params=["embedded", "remote"])
+async def client(request: pytest.FixtureRequest) -> AsyncIterator[kledger.Client]:
+    """A client of a server that allows the functions of these tests."""
+    async with TRANSPORTS[request.param](SETTINGS) as client:
+        yield client
 
 
 @pytest.fixture

@@ -104,6 +104,8 @@ async def test_functions_of_a_group_are_those_of_all_its_subscribers(
             found = await receive(subscriber, 2)
             assert [2, 6] == [each.value for each in found]
             await subscriber.seek_to_tail_and_commit(0)
+    with pytest.raises(kledger.IllegalArgument, match=r"filter: expected .* one of the modules"):
+        await topic.ensure_subscriber_group("h", filter="os:system")
     with pytest.raises(kledger.IllegalArgument, match="filter of group g: expected"):
         await topic.create_subscriber(group="g", filter=NAMED["converter"])
     with pytest.raises(kledger.IllegalArgument, match="filter"):
@@ -150,7 +152,9 @@ async def test_topic_that_was_there_before_becomes_a_named_topic(client: kledger
     await client.create_topic("plain", partitions=2)
     await send(client, "plain", [b"old"])
     with pytest.raises(kledger.TopicNotFound):
-        await client.create_subscriber("missing", group="g")
+        await client.find_named_topic("missing")
+    with pytest.raises(kledger.TopicNotFound, match="no named topic"):
+        await client.find_named_topic("plain")
     topic = await client.named_topic("plain")
     assert 2 == topic.channel_count
     subscriber = await topic.create_subscriber(group="g")
@@ -189,8 +193,8 @@ async def test_short_way_to_a_subscriber(client: kledger.Client, topic: kledger.
     subscriber = await client.create_subscriber("orders", group="g", complete_on_empty=True)
     assert ("orders", 3) == (subscriber.named_topic.name, subscriber.named_topic.channel_count)
     assert await subscriber.receive() is None
-    with pytest.raises(kledger.TopicNotFound):
-        await client.create_subscriber("missing")
+    made = await client.create_subscriber("made")
+    assert (17, None) == (made.channel_count, made.group)
 
 
 async def test_destroyed_topic_ends_its_subscribers(

@@ -1,7 +1,7 @@
 """Words that the tests of named topics share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import kledger
@@ -9,6 +9,7 @@ from kledger.runtime.manual_clock import ManualClock
 from kledger.testing import Server
 from tests.native.contract.words import SOON_MS
 
+SETTINGS: Mapping[str, object] = {"native.function_modules": "json, tests.native.contract"}
 TIMEOUT_MS = 10_000
 """How long a subscriber of these tests may be silent, by a manual clock."""
 
@@ -99,8 +100,3 @@ TIMED: dict[str, Callable[[ManualClock], AbstractAsyncContextManager[kledger.Cli
     "embedded": timed_embedded,
     "remote": timed_remote,
 }
-
-
-def numbers(values: Sequence[object]) -> list[int]:
-    """Return values as numbers."""
-    return [int(str(each, "ascii")) for each in values if isinstance(each, bytes)]
