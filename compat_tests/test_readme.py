@@ -85,6 +85,19 @@ def test_table_snippet_prints_what_it_wrote(kledger_native_server: str, is_embed
     assert expected == run(language, text, ADDRESS)
 
 
+@pytest.mark.parametrize("is_embedded", [True, False])
+def test_workers_of_the_readme_share_a_queue(kledger_native_server: str, is_embedded: bool) -> None:
+    language, text = snippets()["named-topic"]
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert len(lines) <= 30, "the example is to be short"
+    connecting = f'kledger.connect("{NATIVE_URL}")'
+    assert connecting in text
+    address = f'kledger.connect("{kledger_native_server}")'
+    text = text.replace(connecting, "kledger.embedded(None)" if is_embedded else address)
+    done = [line.partition(" did ")[2] for line in run(language, text, ADDRESS).splitlines()]
+    assert {f"job {number}" for number in range(8)} == set(done)
+
+
 def test_tests_of_the_readme_pass(tmp_path: Path) -> None:
     """A project that has pytest-asyncio and kledger runs them as they stand."""
     language, text = snippets()["pytest"]

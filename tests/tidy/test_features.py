@@ -7,7 +7,7 @@ from tests.tidy.sources import ROOT, expect_none, python_files
 
 TABLE = re.compile(r"^\| [^\n]* \| tests \|\n\|[-|]+\|\n((?:\| [^\n]+ \|\n)*)", re.MULTILINE)
 ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
-PAGES = ("COMPACTION.md", "SUBSCRIPTIONS.md", "TABLE_VIEWS.md")
+PAGES = ("COMPACTION.md", "NAMED-TOPICS.md", "SUBSCRIPTIONS.md", "TABLE_VIEWS.md")
 NAMED = re.compile(r"`(test_\w+)`")
 DEFINED = re.compile(r"def (test_\w+)\(")
 
