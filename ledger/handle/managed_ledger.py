@@ -31,7 +31,6 @@ from kledger.ledger.cursors.cursor_state import EntryPart
 from kledger.ledger.engine.base import Buffer, Row
 from kledger.ledger.entry import Entry
 from kledger.ledger.errors import (
-    CompactionRunning,
     CursorNotFound,
     Fenced,
     InvalidArgument,
@@ -43,6 +42,7 @@ from kledger.ledger.handle.compaction_writer import (
     CompactionWriter,
     check_not_reserved,
 )
+from kledger.ledger.handle.compactions import Compactions
 from kledger.ledger.handle.handle_state import HandleState, LedgerState
 from kledger.ledger.handle.metadata_submission import ChangeSubmitter, change_rows
 from kledger.ledger.handle.rollover_timer import RETRY_MS, RolloverTimer
@@ -53,8 +53,6 @@ from kledger.ledger.metadata.ledger_list_state import (
     LedgerInfo,
     LedgerListState,
     MetadataChange,
-    begun_compaction,
-    completed_compaction,
 )
 from kledger.ledger.metadata.records import (
     CompactedLedger,
@@ -129,7 +127,14 @@ class ManagedLedger:
             on_progress=self._schedule_trim,
         )
         self._append_retries = AppendRetries()
-        self._compaction: CompactionWriter | None = None
+        self._compactions = Compactions(
+            services,
+            self._cursors,
+            shown_as=self._shown_as,
+            check=self._handle_state.check_changeable,
+            head=lambda: self._head,
+            submit_change=self._submit_change,
+        )
         self._trim_lock = asyncio.Lock()
         self._has_lost_appends = False
         self._set_state(self._state_when_open())
@@ -560,7 +565,7 @@ class ManagedLedger:
     @property
     def is_compacting(self) -> bool:
         """Whether a compaction runs."""
-        return self._compaction is not None
+        return self._compactions.is_running
 
     async def begin_compaction(self) -> CompactionWriter:
         """Begin to write another compacted ledger; what an interrupted compaction left is dropped.
@@ -569,44 +574,7 @@ class ManagedLedger:
             CompactionRunning: one runs; it has to end first.
             Fenced, AlreadyClosed, StorageFailed: nothing was changed.
         """
-        self._handle_state.check_changeable()
-        if self._compaction is not None:
-            raise CompactionRunning(f"a compaction of {self._shown_as} runs already")
-        self._compaction = writer = CompactionWriter(
-            self._services.ids.take(),
-            self._services,
-            check=self._handle_state.check_changeable,
-            complete=self._complete_compaction,
-            abort=self._abort_compaction,
-        )
-        try:
-            await self._abort_compaction(writer)
-            await self._cursors.open(COMPACTION_CURSOR, EARLIEST)
-        except BaseException:
-            self._compaction = None
-            raise
-        return writer
-
-    async def _complete_compaction(self, compacted: CompactedLedger, rows: Iterable[Row]) -> None:
-        """Make a compacted ledger visible, in one group with the cursor of compactions."""
-        cursor = await self._cursors.open(COMPACTION_CURSOR, EARLIEST)
-
-        def submit(row: Row, done: RowsDone) -> None:
-            self._handle_state.check_changeable()
-            change = completed_compaction(self._head, compacted)
-            user_rows = ((keys.user_key(key), value) for key, value in rows)
-            self._submit_change(change, done, [row, *user_rows])
-
-        first = compacted.horizon.successor
-        await cursor.revise(lambda state: state.reset_to(first), submit=submit)
-        self._compaction = None
-
-    async def _abort_compaction(self, begun: CompactionWriter | None = None) -> None:
-        """Drop what a compaction has written, and name the ledger of one that begins."""
-        self._compaction = begun
-        self._handle_state.check_changeable()
-        change = begun_compaction(self._head, None if begun is None else begun.ledger_id)
-        await submitted(lambda done: self._submit_change(change, done))
+        return await self._compactions.begin()
 
     # Changing
 

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from kledger.ledger import (
+    COMPACTION_CURSOR,
+    EARLIEST,
     CompactedLedger,
     CompactionWriter,
     Cursor,
@@ -37,6 +39,7 @@ from kledger.ledger.cursors.cursor_state import CursorChanges
 from kledger.ledger.cursors.cursor_writer import CursorWriter, SubmitRow
 from kledger.ledger.engine.base import Row, StorageEngine
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
+from kledger.ledger.handle.compactions import Compactions
 from kledger.ledger.metadata import keys, retention_plan
 from kledger.ledger.metadata.ledger_list_state import MetadataChange
 from kledger.ledger.metadata.records import LedgerRecord, ManagedLedgerRecord
@@ -227,26 +230,32 @@ def goes_on_after_a_fault(ml: ManagedLedger, error: Exception) -> None:
 
 
 async def completes_without_its_cursor(
-    ml: ManagedLedger, compacted: CompactedLedger, rows: Iterable[Row]
+    compactions: Compactions, compacted: CompactedLedger, rows: Iterable[Row]
 ) -> None:
     """A compacted ledger becomes visible; the cursor of compactions moves later, if at all."""
-    before = ml._head.compacted
+    head = compactions._head()
+    before = head.compacted
     change = MetadataChange(
-        head=replace(ml._head.successor(), compacted=compacted, compacting_id=None),
+        head=replace(head.successor(), compacted=compacted, compacting_id=None),
         dropped=() if before is None else (before.ledger_id,),
     )
     user_rows = [(keys.user_key(key), value) for key, value in rows]
-    await submitted(lambda done: ml._submit_change(change, done, user_rows))
-    ml._compaction = None
-    cursor = ml.compaction_cursor
-    assert cursor is not None
+    await submitted(lambda done: compactions._submit_change(change, done, user_rows))
+    compactions._writer = None
+    cursor = await compactions._cursors.open(COMPACTION_CURSOR, EARLIEST)
     await cursor.reset(compacted.horizon.successor)
 
 
-async def forgets_what_it_wrote(ml: ManagedLedger) -> None:
+async def forgets_what_it_wrote(
+    compactions: Compactions, begun: CompactionWriter | None = None
+) -> None:
     """A compaction is aborted without dropping what it has written."""
-    ml._compaction = None
-    ml._head = replace(ml._head, compacting_id=None)
+    if begun is not None:
+        await right_abort(compactions, begun)
+        return
+    compactions._writer = None
+    change = MetadataChange(head=replace(compactions._head().successor(), compacting_id=None))
+    await submitted(lambda done: compactions._submit_change(change, done))
 
 
 def leaves_unfinished_compactions(
@@ -280,6 +289,7 @@ def forgets_what_was_read(
 
 
 right_start = Committer._start
+right_abort = Compactions._abort
 right_plan_recovery = recovery.plan_recovery  # type: ignore[attr-defined]  # as it is patched
 right_delete_cursor = CursorWriter.delete
 right_replace = Cursor._replace
@@ -311,8 +321,8 @@ MISTAKES = (
     Mistake(Listeners, "notify", stops_at_a_raising_listener, seeds=50),
     Mistake(TimerHandle, "fire", lets_a_timer_end_all_timers, seeds=200),
     Mistake(Subscription, "close_after_fault", stays_open_after_a_fault, seeds=200),
-    Mistake(ManagedLedger, "_complete_compaction", completes_without_its_cursor, seeds=500),
-    Mistake(ManagedLedger, "_abort_compaction", forgets_what_it_wrote, seeds=500),
+    Mistake(Compactions, "_complete", completes_without_its_cursor, seeds=500),
+    Mistake(Compactions, "_abort", forgets_what_it_wrote, seeds=500),
     Mistake(recovery, "plan_recovery", leaves_unfinished_compactions, seeds=500),
     Mistake(CompactionWriter, "_check_whole", completes_what_lacks_entries, seeds=500),
     Mistake(CursorState, "ledgers_removed", moves_over_what_was_kept, seeds=500),
