@@ -38,6 +38,7 @@ from kledger.native.client.named_topics.publisher import PublishStatus
 from kledger.native.client.named_topics.subscriber import Subscriber as AsyncSubscriber
 from kledger.native.client.subscribe_options import DeadLetterPolicy
 from kledger.native.client.table_view import UpdateListener
+from kledger.native.compaction_strategy import CompactionStrategy
 from kledger.native.errors import (
     AlreadyClosed,
     CompactionRunning,
@@ -71,6 +72,7 @@ __all__ = [
     "CommitResult",
     "CompactionRunning",
     "CompactionStatus",
+    "CompactionStrategy",
     "Consumer",
     "ConsumerAssign",
     "ConsumerBusy",
