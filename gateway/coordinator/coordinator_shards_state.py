@@ -10,6 +10,7 @@ Source: Kafka places a group and a transactional id into a partition of `__consu
 
 import struct
 from collections.abc import Callable, Collection
+from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -18,17 +19,26 @@ INT_MIN: Final = -(1 << 31)
 NOT_COORDINATOR: Final = ErrorCode.NOT_COORDINATOR
 LOADING: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
+SHARDS_REMEMBERED_MAX: Final = 4_096
+"""Keys in use whose shards are kept, as a transaction asks for the same one at every step."""
+REMEMBERED_KEY_LENGTH_MAX: Final = 256
+"""Shards of longer keys are not kept."""
+
 Includes: TypeAlias = Callable[[str], bool]
 """Whether a key belongs to one of some shards."""
 
 
 def java_hash(text: str) -> int:
     """Return what `String.hashCode` of Java returns: a signed number of 32 bits."""
-    encoded = text.encode("utf-16-be", "surrogatepass")
     number = 0
-    for unit in struct.unpack(f">{len(encoded) // 2}H", encoded):
+    for unit in text.encode() if text.isascii() else _utf16_units(text):
         number = (31 * number + unit) & 0xFFFFFFFF
     return number if number < 1 << 31 else number - (1 << 32)
+
+
+def _utf16_units(text: str) -> tuple[int, ...]:
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    return struct.unpack(f">{len(encoded) // 2}H", encoded)
 
 
 def shard_of(key: str, count: int) -> int:
@@ -41,6 +51,9 @@ def shard_of(key: str, count: int) -> int:
     number = java_hash(key)
     # Java's abs of the least number is that number; Kafka's is 0.
     return 0 if number == INT_MIN else abs(number) % count
+
+
+_remembered_shard_of = lru_cache(SHARDS_REMEMBERED_MAX)(shard_of)
 
 
 class CoordinatorShards:
@@ -64,7 +77,8 @@ class CoordinatorShards:
         """Return why requests for a key are refused; NONE if its shard is attached."""
         if self._common is not None:
             return self._common
-        return self._errors[shard_of(key, self.count)]
+        find = _remembered_shard_of if len(key) <= REMEMBERED_KEY_LENGTH_MAX else shard_of
+        return self._errors[find(key, self.count)]
 
     @property
     def is_loading(self) -> bool:
@@ -85,9 +99,14 @@ class CoordinatorShards:
         return [number for number, error in enumerate(self._errors) if not error]
 
     def including(self, numbers: Collection[int]) -> Includes:
-        """Return a function that says whether a key belongs to one of these shards."""
+        """Return a function that says whether a key belongs to one of these shards.
+
+        It is for one move: it remembers every key, as a move asks for the same ones repeatedly.
+        """
         wanted, count = frozenset(numbers), self.count
-        return lambda key: shard_of(key, count) in wanted
+        if len(wanted) == count:
+            return lambda key: True
+        return cache(lambda key: shard_of(key, count) in wanted)
 
     def attach(self, numbers: Collection[int]) -> None:
         """Let requests for these shards be served."""

@@ -56,8 +56,8 @@ class ShardLoader:
         self._store = store
         self._records = records
         self._moving = asyncio.Lock()
-        self._stopped: frozenset[int] = frozenset()
-        """Detached shards whose records are not forgotten yet."""
+        self._stopped: dict[frozenset[int], Includes] = {}
+        """Detached shards whose records are not forgotten yet, and what says which they are."""
         self._is_closed = False
 
     def attach_all(self) -> None:
@@ -115,14 +115,13 @@ class ShardLoader:
             await self._forget_stopped()
 
     def _stop(self, numbers: frozenset[int]) -> None:
-        self._shards.detach(numbers)
-        self._stopped |= numbers
         if numbers:
-            self._records.stop_shards(self._shards.including(numbers))
+            is_included = self._stopped[numbers] = self._shards.including(numbers)
+            self._shards.detach(numbers)
+            self._records.stop_shards(is_included)
 
     async def _forget_stopped(self) -> None:
-        if self._stopped:
-            is_included = self._shards.including(self._stopped)
+        for numbers, is_included in list(self._stopped.items()):
             await self._records.settle_shards(is_included)
             self._records.unload_shards(is_included)
-            self._stopped = frozenset()
+            del self._stopped[numbers]

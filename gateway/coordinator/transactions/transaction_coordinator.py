@@ -368,7 +368,8 @@ class TransactionCoordinator:
             changes, elsewhere = self._parts.offsets.end(
                 record.producer_id, record.groups, is_commit=is_commit
             )
-            record = replace(record, groups=elsewhere)
+            if record.groups != elsewhere:
+                record = replace(record, groups=elsewhere)
         changes.append(self._records.change(record.transactional_id, record))
         if error := await submit_together(changes):
             raise error

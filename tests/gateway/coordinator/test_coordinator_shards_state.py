@@ -3,6 +3,7 @@
 import pytest
 
 from kledger.gateway.coordinator.coordinator_shards_state import (
+    REMEMBERED_KEY_LENGTH_MAX,
     CoordinatorShards,
     java_hash,
     shard_of,
@@ -72,6 +73,15 @@ def test_requests_are_answered_by_the_shard_of_their_key() -> None:
     assert [DETACHED, NONE, DETACHED, NONE] == [shards.error(keys[number]) for number in range(4)]
     is_included = shards.including([0, 2])
     assert [True, False, True, False] == [is_included(keys[number]) for number in range(4)]
+
+
+def test_keys_of_any_length_have_a_shard() -> None:
+    shards = CoordinatorShards(64)
+    keys = ["k" * length for length in (1, REMEMBERED_KEY_LENGTH_MAX, 4_096)]
+    shards.attach([shard_of(key, 64) for key in keys[:-1]])
+    long_is_there = shard_of(keys[-1], 64) in shards.attached()
+    assert [NONE, NONE] == [shards.error(key) for key in keys[:-1]]
+    assert long_is_there == (shards.error(keys[-1]) is NONE)
 
 
 @pytest.mark.parametrize("number", [-1, 4])
