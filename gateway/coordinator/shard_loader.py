@@ -76,7 +76,8 @@ class ShardLoader:
     async def attach(self, numbers: Collection[int]) -> None:
         """Load shards and serve them; attached ones among them stay as they are.
 
-        One scan of each kind of row reads all of them, so that many are best attached together.
+        One scan of each kind of row reads all of them, in a thread; one step of the event loop
+        replays them, so that a broker that serves others meanwhile attaches a few at a time.
 
         Raises:
             ValueError: there is no such shard.
