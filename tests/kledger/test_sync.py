@@ -253,6 +253,7 @@ def test_classes_have_the_methods_of_their_twins(name: str) -> None:
         "last_error",
         "partition_count",
         "send_to",
+        "is_read_upto",
     }
     async_side, plain = getattr(kledger, name), getattr(kledger.sync, name)
     for method, member in inspect.getmembers(async_side):
