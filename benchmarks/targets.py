@@ -145,12 +145,12 @@ def _all() -> Iterator[Target]:
     yield _plain(what, "long-walks", "pause_ms", 5, " ms")
     what = "memory that 10,000 partitions leave that were used once"
     yield _plain(what, "idle-partitions", "left_mb", 20, " MB")
-    yield from _of_compaction()
+    yield from _compaction_and_tables()
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
     yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
 
 
-def _of_compaction() -> Iterator[Target]:
+def _compaction_and_tables() -> Iterator[Target]:
     for size, words in (("100b", "100 B"), ("1k", "1 KB")):
         for percent in (10, 90):
             what = f"compaction of {words}, {percent} % duplicates"

@@ -254,6 +254,7 @@ def test_classes_have_the_methods_of_their_twins(name: str) -> None:
         "partition_count",
         "send_to",
         "is_read_upto",
+        "reads_compacted",
     }
     async_side, plain = getattr(kledger, name), getattr(kledger.sync, name)
     for method, member in inspect.getmembers(async_side):
