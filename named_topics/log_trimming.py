@@ -13,7 +13,7 @@ from kledger.ledger import LedgerError
 from kledger.runtime.clock import Clock
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
-from kledger.topics import PartitionLog, TopicsError
+from kledger.topics import PartitionLog, TopicsError, UnknownPartition
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,8 @@ class LogTrimming:
                 offset = min(start, await _acknowledged_offset(log))
                 if offset > log.log_start_offset:
                     await log.delete_records(offset)
+            except UnknownPartition:
+                continue  # it was closed meanwhile, and is trimmed when it is open again
             except (TopicsError, LedgerError) as error:
                 logger.warning("channel %s is not trimmed: %s", log.unit_name, error)
 

@@ -41,6 +41,7 @@ from kledger.named_topics.model import (
     SEEK_KINDS,
     TO_TIME,
     ChannelAllocation,
+    ChannelCommit,
     ChannelElements,
     ChannelEnds,
     ChannelPoll,
@@ -540,29 +541,50 @@ class NamedTopicService:
             for each in {commit.channel for commit in request.commits}:
                 if 0 <= each < topic.partition_count:
                     logs[each] = await group.log(each)
+        what = f"group {key.name}"
+        views: dict[int, ChannelView] = {}
         records: dict[int, ChannelRecord | None] = {}
         outcomes = []
-        for channel, offset, read_offset, revision in request.commits:
-            view = None
-            if group is not None and channel in logs and not group.is_destroyed:
-                record = records.get(channel) or self._record(key, channel)
-                is_owner = group.ownership.owns(request.subscriber, channel)
-                group.note_read(channel, revision, read_offset)
-                view = ChannelView(
-                    record=record,
-                    end_offset=logs[channel].last_stable_offset,
-                    read_offset=group.read_offset(channel, record, is_owner=is_owner),
-                    is_owner=is_owner,
-                    may_be_unowned=may_be_unowned,
+        for commit in request.commits:
+            channel = commit.channel
+            view = views.get(channel)
+            if view is None and group is not None and channel in logs and not group.is_destroyed:
+                view = self._view(
+                    group, request.subscriber, commit, logs[channel], may_be_unowned=may_be_unowned
                 )
-            decision = decide_commit(view, channel, offset, what=f"group {key.name}")
+            decision = decide_commit(view, channel, commit.offset, what=what)
             outcomes.append(decision.outcome)
-            if decision.record is not None:
-                records[channel] = decision.record
+            if view is not None:
+                if decision.record is not None:
+                    records[channel] = decision.record
+                    view = view._replace(record=decision.record)
+                views[channel] = view
         if records:
             await _submit([self._channels.change(key, records)])
             self._note_freed(topic.id)
         return outcomes
+
+    def _view(
+        self,
+        group: SubscriberGroup,
+        subscriber: int,
+        commit: ChannelCommit,
+        log: PartitionLog,
+        *,
+        may_be_unowned: bool,
+    ) -> ChannelView:
+        """Return what the first commit of a request meets in its channel."""
+        channel = commit.channel
+        record = self._record(group.key, channel)
+        is_owner = group.ownership.owns(subscriber, channel)
+        group.note_read(channel, commit.revision, commit.read_offset)
+        return ChannelView(
+            record=record,
+            end_offset=log.last_stable_offset,
+            read_offset=group.read_offset(channel, record, is_owner=is_owner),
+            is_owner=is_owner,
+            may_be_unowned=may_be_unowned,
+        )
 
     async def seek(self, name: str, request: SeekRequest) -> list[SeekOutcome]:
         """Reposition channels, all or none; the new positions are durable.

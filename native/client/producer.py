@@ -152,17 +152,24 @@ class Producer(ClosesOnExit):
         """How many partitions it sends to."""
         return len(self._partitions)
 
-    async def send_to(self, partition: int, value: bytes) -> MessageId:
-        """Send one message without a key to a partition; see `send`."""
+    def send_to(self, partition: int, value: bytes) -> "asyncio.Future[MessageId]":
+        """Queue one message without a key for a partition, however many are in flight.
+
+        Returns:
+            A future of the id; see `send`.
+
+        Raises:
+            InvalidArgument, AlreadyClosed, KledgerError: as `send`, if known at once.
+        """
         message = outgoing_message(
             value, key=None, properties=None, event_timestamp=None, deliver_at=None,
             deliver_after_ms=None, sequence_id=None, producer_name=self._name,
             now_ms=self._services.clock.now_ms(),
         )  # fmt: skip
-        pending = self._pending(message)._replace(partition=partition)
+        pending = self._pending(message, partition)
         if self._window.enter(pending, message.size):
             self._admit(pending)
-        return await pending.outcome
+        return pending.outcome
 
     async def flush(self) -> None:
         """Return when all earlier sends have ended; their callers get the errors."""
@@ -195,12 +202,12 @@ class Producer(ClosesOnExit):
             finally:
                 self._on_closed(self)
 
-    def _pending(self, message: OutgoingMessage) -> Pending:
+    def _pending(self, message: OutgoingMessage, partition: int | None = None) -> Pending:
         if self._closing.has_begun:
             raise AlreadyClosed(f"producer of {self._topic} is closed")
         if self._failure is not None:
             raise self._failure
-        return Pending(message, asyncio.get_running_loop().create_future())
+        return Pending(message, asyncio.get_running_loop().create_future(), partition)
 
     def _admit(self, pending: Pending) -> None:
         partition = pending.partition

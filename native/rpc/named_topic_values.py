@@ -6,6 +6,7 @@ Must not know: calls, connections.
 """
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from types import UnionType
 from typing import Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -37,28 +38,35 @@ KINDS: tuple[type, ...] = (
 
 
 class ValueCodec(Generic[Value]):
-    """Writes and reads the values of one class."""
+    """Writes and reads the values of one class.
+
+    Attributes:
+        write: takes a value, returns its message.
+        read: takes a message, returns its value.
+    """
 
     def __init__(self, kind: type[Value], known: "Mapping[type, ValueCodec[Any]]") -> None:
         """Args: known: the codecs of the classes of its fields."""
         self._kind = kind
         self._message: Any = getattr(pb, kind.__name__)
-        self._fields = {
-            name: _converters(hint, known) for name, hint in get_type_hints(kind).items()
-        }
-        self._optional = {
-            name for name, hint in get_type_hints(kind).items() if get_origin(hint) is UnionType
-        }
+        hints = get_type_hints(kind)
+        self._fields = {name: _converters(hint, known) for name, hint in hints.items()}
+        self._optional = {name for name, hint in hints.items() if get_origin(hint) is UnionType}
+        self.write: Convert = self._write
+        self.read: Callable[[Any], Value] = self._read
+        if issubclass(kind, tuple) and all(write is _same for write, _ in self._fields.values()):
+            # Of these a call may have thousands.
+            names, fields = tuple(hints), attrgetter(*hints)
+            self.write = lambda value: self._message(**dict(zip(names, value, strict=True)))
+            self.read = lambda message: kind(*fields(message))
 
-    def write(self, value: Value) -> Any:
-        """Write a value."""
+    def _write(self, value: Value) -> Any:
         found = {name: (write, getattr(value, name)) for name, (write, _) in self._fields.items()}
         return self._message(
             **{name: write(each) for name, (write, each) in found.items() if each is not None}
         )
 
-    def read(self, message: Any) -> Value:
-        """Read a value."""
+    def _read(self, message: Any) -> Value:
         return self._kind(
             **{
                 name: None

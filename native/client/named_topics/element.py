@@ -4,7 +4,8 @@ Rule: plain values but for `commit`, which asks the subscriber.
 Must not know: how elements are fetched.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -49,7 +50,7 @@ class CommitResult:
         return cls(channel, position, outcome.status, error)
 
 
-Commit: TypeAlias = Callable[[int, ChannelPosition], Awaitable[CommitResult]]
+QueueCommit: TypeAlias = Callable[[int, ChannelPosition], "asyncio.Future[CommitOutcome]"]
 
 
 class Element:
@@ -72,7 +73,7 @@ class Element:
         binary_value: bytes | None,
         position: ChannelPosition,
         timestamp_ms: int,
-        commit: Commit,
+        commit: QueueCommit,
     ) -> None:
         self.value = value
         self.binary_value = binary_value
@@ -86,4 +87,5 @@ class Element:
 
     async def commit(self) -> CommitResult:
         """Commit this element and all before it in its channel; see `Subscriber.commit`."""
-        return await self._commit(self.channel, self.position)
+        outcome = await self._commit(self.channel, self.position)
+        return CommitResult.of(self.channel, self.position, outcome)

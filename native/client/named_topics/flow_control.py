@@ -34,19 +34,25 @@ class FlowControl:
         """Whether another request would have to wait."""
         return self._backlog >= self.backlog_max or bool(self._waiting)
 
+    def try_enter(self) -> bool:
+        """Count one request, unless it would have to wait."""
+        if self._waiting or self._backlog >= self.backlog_max:
+            return False
+        self._backlog += 1
+        return True
+
     async def enter(self) -> None:
         """Count one request; wait for room behind earlier callers."""
-        if self.is_backlogged:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():
-                    self.leave()  # it was counted already
-                raise
-        else:
-            self._backlog += 1
+        if self.try_enter():
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self.leave()  # it was counted already
+            raise
 
     def leave(self) -> None:
         """Count one request less; let the next caller in."""

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from kledger.named_topics.model import NamedTopicInfo, NamedTopicOptions, SubscriberGroupInfo
+from kledger.native.client.named_topics.flow_control import REQUESTS_MAX
 from kledger.native.client.named_topics.functions import Function, group_function
 from kledger.native.client.named_topics.order_by import OrderBy, order_by
 from kledger.native.client.named_topics.publisher import (
@@ -21,7 +22,7 @@ from kledger.native.client.producer import Producer
 from kledger.native.client.services import ClientServices
 from kledger.native.errors import IllegalArgument
 
-CreateProducer = Callable[[str], Awaitable[Producer]]
+CreateProducer = Callable[..., Awaitable[Producer]]
 
 
 class NamedTopic:
@@ -95,7 +96,7 @@ class NamedTopic:
             fails_on_full=bool(fail_on_full),
             serializer=serializer,
         )
-        producer = await self._create_producer(self.name)
+        producer = await self._create_producer(self.name, max_pending=REQUESTS_MAX)
         publisher = Publisher(self._services, self, producer, options, self._forget)
         self._opened[publisher] = None
         return publisher

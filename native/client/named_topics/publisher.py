@@ -21,6 +21,7 @@ from kledger.native.client.producer import Producer
 from kledger.native.client.services import ClientServices
 from kledger.native.errors import IllegalArgument, IllegalState, KledgerError, TopicFull
 from kledger.native.message_id import MessageId
+from kledger.runtime.signal import Signal
 
 ROOM_WAIT_MS_MAX = 10_000
 STOP, CONTINUE = "stop", "continue"
@@ -71,7 +72,12 @@ class Publisher(ClosesOnExit):
         self._on_closed = on_closed
         self._closing = CloseOnce(services.supervisor, f"publisher of {topic.name}")
         self._failure: KledgerError | None = None
-        self._outstanding: dict[asyncio.Future[None], None] = {}
+        self._begun = 0
+        """How many publishes there have been."""
+        self._outstanding: dict[int, None] = {}
+        """The numbers of those that have not ended, ascending."""
+        self._ended = Signal()
+        self._is_limited = topic.options.max_unconsumed_bytes != NO_LIMIT
         self._channel_locks: dict[int, asyncio.Lock] = {}
 
     @property
@@ -103,32 +109,37 @@ class Publisher(ClosesOnExit):
         """
         self._check_active()
         data, channel = self._stored_form(value), self._channel_of(value)
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._outstanding[ended] = None
+        self._begun += 1
+        number = self._begun
+        self._outstanding[number] = None
+        flow_control = self.flow_control
         try:
-            await self.flow_control.enter()
-            try:
+            if not flow_control.try_enter():
+                await flow_control.enter()
                 self._check_active()
-                sent = await self._send(channel, data)
+            try:
+                if self._is_limited:
+                    sent = await self._send_when_there_is_room(channel, data)
+                else:
+                    sent = await self._producer.send_to(channel, data)
             except KledgerError as error:
                 if self._options.stops_on_failure:
                     self._stop(error)
                 raise
             finally:
-                self.flow_control.leave()
+                flow_control.leave()
         finally:
-            del self._outstanding[ended]
-            ended.set_result(None)
+            del self._outstanding[number]
+            if self._ended.waiter_count:
+                self._ended.notify()
         assert sent.offset is not None, "the id of a sent message has an offset"
         return PublishStatus(channel, ChannelPosition(channel, sent.offset))
 
-    async def _send(self, channel: int, data: bytes) -> MessageId:
-        """Send a value; in a topic with a capacity one at a time to each channel.
+    async def _send_when_there_is_room(self, channel: int, data: bytes) -> MessageId:
+        """Send a value to a topic with a capacity, one at a time to each channel.
 
         So a value that was refused, and is sent again when there is room, is not overtaken.
         """
-        if self._topic.options.max_unconsumed_bytes == NO_LIMIT:
-            return await self._producer.send_to(channel, data)
         async with self._channel_locks.setdefault(channel, asyncio.Lock()):
             while True:
                 self._check_active()
@@ -147,9 +158,9 @@ class Publisher(ClosesOnExit):
 
     async def flush(self) -> None:
         """Return when all earlier publishes have ended; their callers get the errors."""
-        outstanding = list(self._outstanding)
-        if outstanding:
-            await asyncio.wait(outstanding)
+        last = self._begun
+        while self._outstanding and next(iter(self._outstanding)) <= last:
+            await self._ended.wait()
 
     def fail(self, error: KledgerError) -> None:
         """Fail everything that is outstanding, and all later publishes."""
@@ -188,8 +199,8 @@ class Publisher(ClosesOnExit):
         return bytes(data)
 
     def _channel_of(self, value: Any) -> int:
-        if isinstance(value, Orderable):
+        if type(value) is not bytes and isinstance(value, Orderable):
             number = checked_id(value.order_id())
         else:
             number = self._choose_id(value)
-        return number % self.channel_count
+        return number % self._producer.partition_count

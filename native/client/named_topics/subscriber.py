@@ -229,7 +229,8 @@ class Subscriber(ClosesOnExit):
         self._check_active()
         if self._failure is not None:
             raise self._failure
-        await self.flow_control.enter()
+        if not self.flow_control.try_enter():
+            await self.flow_control.enter()
         try:
             self._check_active()
             self._was_disconnected = False
@@ -296,7 +297,7 @@ class Subscriber(ClosesOnExit):
             binary_value=fetched.data,
             position=ChannelPosition(fetched.channel, fetched.offset),
             timestamp_ms=fetched.timestamp_ms,
-            commit=self.commit,
+            commit=self._queue_commit,
         )
 
     async def heartbeat(self) -> None:
@@ -325,10 +326,14 @@ class Subscriber(ClosesOnExit):
             IllegalState: the subscriber is closed.
             Unavailable: the server cannot be reached, or cannot write.
         """
+        return CommitResult.of(channel, position, await self._queue_commit(channel, position))
+
+    def _queue_commit(
+        self, channel: int, position: ChannelPosition
+    ) -> "asyncio.Future[CommitOutcome]":
         self._check_active()
-        offset = _offset_of(channel, position)
         number = channel if _is_number(channel) else ALL_CHANNELS
-        return CommitResult.of(channel, position, await self._commits.add(number, offset))
+        return self._commits.add(number, _offset_of(channel, position))
 
     async def commit_all(self, positions: Mapping[int, ChannelPosition]) -> dict[int, CommitResult]:
         """Commit a position in each of several channels; one that fails stops no other.
