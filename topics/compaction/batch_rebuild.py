@@ -74,7 +74,12 @@ def _kept_records(
             size = body[position]
             position += 1
             if size > 0x7F:
-                size, position = rest_of_varint(body, position, size)
+                high = body[position]
+                if high > 0x7F:
+                    size, position = rest_of_varint(body, position, size)
+                else:
+                    size = size & 0x7F | high << 7
+                    position += 1
             if is_alive:
                 delta = body[position + 1]
                 if delta > 0x7F:

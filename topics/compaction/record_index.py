@@ -207,7 +207,7 @@ class _AbortedBatches:
         return index >= 0 and header.base_offset <= self._lasts[header.producer_id][index]
 
 
-def read_keys(
+def read_keys(  # noqa: PLR0912 - varints are read in place
     body: bytes, position: int, count: int
 ) -> tuple[list[bytes], list[int], list[int], int]:
     """Read the keys of consecutive records.
@@ -238,7 +238,12 @@ def read_keys(
             size = body[position]
             position += 1
             if size > 0x7F:
-                size, position = rest_of_varint(body, position, size)
+                high = body[position]
+                if high > 0x7F:
+                    size, position = rest_of_varint(body, position, size)
+                else:
+                    size = size & 0x7F | high << 7
+                    position += 1
             end = position + (size >> 1)
             position += 1  # attributes
             while body[position] > 0x7F:  # timestamp delta
