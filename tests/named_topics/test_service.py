@@ -1,0 +1,167 @@
+"""The service alone: races, limits and what a restart finds; the rest is in the contract suite."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kledger.ledger.testing import FaultyEngine
+from kledger.named_topics import service as service_module
+from kledger.named_topics.errors import (
+    GroupDestroyed,
+    NamedTopicNotFound,
+    NotOwner,
+    UnknownSubscriber,
+    WrongArgument,
+)
+from kledger.named_topics.model import (
+    TO_TIME,
+    ChannelCommit,
+    ChannelPoll,
+    ChannelTarget,
+    CommitRequest,
+    NamedTopicOptions,
+    SeekRequest,
+    SubscriberJoin,
+)
+from kledger.named_topics.service import NamedTopicService
+from kledger.topics import PartitionLog
+from tests.batches.words import batch
+from tests.named_topics.storm import running
+from tests.topics.words import TopicStore, append
+
+Running = tuple[TopicStore, NamedTopicService]
+NEW = SubscriberJoin("g", 0, "", "")
+
+
+async def ticks() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Running]:
+    async with running(FaultyEngine(None)) as (opened, service):
+        await service.open("t", channel_count=2, options=NamedTopicOptions(), create=True)
+        yield opened, service
+
+
+async def test_seek_whose_channel_moves_while_a_time_is_looked_up_moves_nothing(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, service = served
+    first = await service.join("t", NEW)
+    begun, going = asyncio.Event(), asyncio.Event()
+    look_up = PartitionLog.offset_for_timestamp
+
+    async def held(log: PartitionLog, timestamp: int) -> object:
+        begun.set()
+        await going.wait()
+        return await look_up(log, timestamp)
+
+    monkeypatch.setattr(PartitionLog, "offset_for_timestamp", held)
+    request = SeekRequest("g", first.subscriber, False, (ChannelTarget(1, TO_TIME, 5),))
+    seek = asyncio.create_task(service.seek("t", request))
+    await begun.wait()
+    await service.join("t", NEW)
+    going.set()
+    with pytest.raises(NotOwner, match="channel 1"):
+        await seek
+    [group] = await service.groups("t")
+    assert [0, 0] == [each.next_offset for each in group.channels]
+
+
+async def test_destroying_a_group_while_a_commit_is_under_way_leaves_no_rows(
+    served: Running,
+) -> None:
+    opened, service = served
+    found = await service.join("t", NEW)
+    topic = opened.registry.get("t")
+    assert topic is not None
+    await append(await topic.open_partition(0), batch("a"))
+    destroyed = asyncio.create_task(service.destroy_group("t", "g"))
+    await asyncio.sleep(0)
+    [outcome] = await service.commit(
+        "t", CommitRequest("g", found.subscriber, (ChannelCommit(0, 0, 0, 0),))
+    )
+    await destroyed
+    assert ("rejected", "state") == outcome[:2]
+    assert [] == list(opened.store.scan_rows(b"named-channel"))
+    with pytest.raises(GroupDestroyed):
+        await service.poll("t", ChannelPoll("g", found.subscriber, 1, 0, 0, 1, ()))
+
+
+async def test_anonymous_groups_that_a_restart_finds_wait_for_their_subscribers() -> None:
+    engine = FaultyEngine(None)
+    async with running(engine) as (_, service):
+        await service.open("t", channel_count=1, options=NamedTopicOptions(), create=True)
+        back, gone = [await service.join("t", SubscriberJoin("", 0, "", "")) for _ in range(2)]
+        engine.drop_unsynced()
+    async with running(engine) as (opened, service):
+        again = await service.join("t", SubscriberJoin("", back.subscriber, "", ""))
+        assert back.group == again.group
+        opened.clock.advance(service_module.ANONYMOUS_TIMEOUT_MS - 1)
+        await ticks()
+        poll = ChannelPoll(again.group, again.subscriber, again.epoch, 0, 0, 1, ())
+        await service.poll("t", poll)
+        assert 2 == len(await service.groups("t"))
+        opened.clock.advance(1)
+        while len(await service.groups("t")) > 1:
+            await ticks()
+        assert [back.group] == [each.name for each in await service.groups("t")]
+        assert gone.group != back.group
+        # Its client is not seen for as long, and takes its group along.
+        opened.clock.advance(service_module.ANONYMOUS_TIMEOUT_MS)
+        while await service.groups("t"):
+            await ticks()
+        engine.drop_unsynced()
+
+
+async def test_rows_of_a_topic_that_another_facade_deleted_go_with_the_next_start() -> None:
+    engine = FaultyEngine(None)
+    async with running(engine) as (opened, service):
+        await service.open("t", channel_count=1, options=NamedTopicOptions(), create=True)
+        found = await service.join("t", NEW)
+        await opened.registry.delete("t")
+        with pytest.raises(NamedTopicNotFound):
+            await service.poll("t", ChannelPoll("g", found.subscriber, 1, 0, 0, 1, ()))
+        assert [] == service.names()
+        assert [] != list(opened.store.scan_rows(b"named-"))
+        engine.drop_unsynced()
+    async with running(engine) as (opened, _):
+        while list(opened.store.scan_rows(b"named-")):
+            await ticks()
+        engine.drop_unsynced()
+
+
+async def test_groups_and_subscribers_have_limits(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, service = served
+    monkeypatch.setattr(service_module, "GROUPS_MAX", 2)
+    monkeypatch.setattr(service_module, "SUBSCRIBERS_MAX", 2)
+    for _ in range(2):
+        await service.join("t", NEW)
+    with pytest.raises(WrongArgument, match="2 subscribers"):
+        await service.join("t", NEW)
+    await service.join("t", SubscriberJoin("", 0, "", ""))
+    with pytest.raises(WrongArgument, match="2 groups"):
+        await service.ensure_group("t", "h", filter_name="", converter_name="")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "anonymous-5"])
+async def test_name_of_a_group_that_cannot_be_is_refused(served: Running, name: str) -> None:
+    _, service = served
+    with pytest.raises(WrongArgument, match="group: expected"):
+        await service.ensure_group("t", name, filter_name="", converter_name="")
+
+
+async def test_seek_of_a_subscriber_that_is_not_known_is_refused(served: Running) -> None:
+    _, service = served
+    await service.join("t", NEW)
+    with pytest.raises(UnknownSubscriber):
+        await service.seek("t", SeekRequest("g", 5, False, ()))
+    found = await service.join("t", NEW)
+    target = ChannelTarget(found.channels[0].channel, "nowhere", 0)
+    with pytest.raises(WrongArgument, match="target"):
+        await service.seek("t", SeekRequest("g", found.subscriber, False, (target,)))
