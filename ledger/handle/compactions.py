@@ -6,7 +6,8 @@ Must not know: appends, readers, what a compaction keeps.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from kledger.ledger.commits.committer import RowsDone, submitted
 from kledger.ledger.cursors.cursor_registry import CursorRegistry
@@ -34,8 +35,23 @@ class SubmitChange(Protocol):
         ...
 
 
+class MetadataChanges(NamedTuple):
+    """How a compaction changes the metadata of its managed ledger.
+
+    Attributes:
+        head: returns the newest metadata, durable or not.
+        submit: replaces them.
+    """
+
+    head: Callable[[], ManagedLedgerRecord]
+    submit: SubmitChange
+
+
 class Compactions:
-    """At most one compaction at a time."""
+    """At most one compaction at a time.
+
+    Its managed ledger refers to it, and it refers to its managed ledger only while one runs.
+    """
 
     def __init__(
         self,
@@ -44,8 +60,6 @@ class Compactions:
         *,
         shown_as: str,
         check: Callable[[], None],
-        head: Callable[[], ManagedLedgerRecord],
-        submit_change: SubmitChange,
     ) -> None:
         """Make one.
 
@@ -54,15 +68,11 @@ class Compactions:
             cursors: of the managed ledger.
             shown_as: its name in errors.
             check: raises when the handle must not change anything any more.
-            head: returns the newest metadata, durable or not.
-            submit_change: replaces them.
         """
         self._services = services
         self._cursors = cursors
         self._shown_as = shown_as
         self._check = check
-        self._head = head
-        self._submit_change = submit_change
         self._writer: CompactionWriter | None = None
 
     @property
@@ -70,7 +80,7 @@ class Compactions:
         """Whether a compaction runs."""
         return self._writer is not None
 
-    async def begin(self) -> CompactionWriter:
+    async def begin(self, metadata: MetadataChanges) -> CompactionWriter:
         """Return the writer of another compacted ledger. Raises as `begin_compaction`."""
         self._check()
         if self._writer is not None:
@@ -79,34 +89,38 @@ class Compactions:
             self._services.ids.take(),
             self._services,
             check=self._check,
-            complete=self._complete,
-            abort=self._abort,
+            complete=partial(self._complete, metadata),
+            abort=partial(self._abort, metadata),
         )
         try:
-            await self._abort(writer)
+            await self._abort(metadata, writer)
             await self._cursors.open(COMPACTION_CURSOR, EARLIEST)
         except BaseException:
             self._writer = None
             raise
         return writer
 
-    async def _complete(self, compacted: CompactedLedger, rows: Iterable[Row]) -> None:
+    async def _complete(
+        self, metadata: MetadataChanges, compacted: CompactedLedger, rows: Iterable[Row]
+    ) -> None:
         """Make a compacted ledger visible, in one group with the cursor of compactions."""
         cursor = await self._cursors.open(COMPACTION_CURSOR, EARLIEST)
 
         def submit(row: Row, done: RowsDone) -> None:
             self._check()
-            change = completed_compaction(self._head(), compacted)
+            change = completed_compaction(metadata.head(), compacted)
             user_rows = ((keys.user_key(key), value) for key, value in rows)
-            self._submit_change(change, done, [row, *user_rows])
+            metadata.submit(change, done, [row, *user_rows])
 
         first = compacted.horizon.successor
         await cursor.revise(lambda state: state.reset_to(first), submit=submit)
         self._writer = None
 
-    async def _abort(self, begun: CompactionWriter | None = None) -> None:
+    async def _abort(
+        self, metadata: MetadataChanges, begun: CompactionWriter | None = None
+    ) -> None:
         """Drop what a compaction has written, and name the ledger of one that begins."""
         self._writer = begun
         self._check()
-        change = begun_compaction(self._head(), None if begun is None else begun.ledger_id)
-        await submitted(lambda done: self._submit_change(change, done))
+        change = begun_compaction(metadata.head(), None if begun is None else begun.ledger_id)
+        await submitted(lambda done: metadata.submit(change, done))

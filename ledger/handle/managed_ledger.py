@@ -42,7 +42,7 @@ from kledger.ledger.handle.compaction_writer import (
     CompactionWriter,
     check_not_reserved,
 )
-from kledger.ledger.handle.compactions import Compactions
+from kledger.ledger.handle.compactions import Compactions, MetadataChanges
 from kledger.ledger.handle.handle_state import HandleState, LedgerState
 from kledger.ledger.handle.metadata_submission import ChangeSubmitter, change_rows
 from kledger.ledger.handle.rollover_timer import RETRY_MS, RolloverTimer
@@ -132,8 +132,6 @@ class ManagedLedger:
             self._cursors,
             shown_as=self._shown_as,
             check=self._handle_state.check_changeable,
-            head=lambda: self._head,
-            submit_change=self._submit_change,
         )
         self._trim_lock = asyncio.Lock()
         self._has_lost_appends = False
@@ -574,7 +572,8 @@ class ManagedLedger:
             CompactionRunning: one runs; it has to end first.
             Fenced, AlreadyClosed, StorageFailed: nothing was changed.
         """
-        return await self._compactions.begin()
+        metadata = MetadataChanges(lambda: self._head, self._submit_change)
+        return await self._compactions.begin(metadata)
 
     # Changing
 

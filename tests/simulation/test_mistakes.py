@@ -39,7 +39,7 @@ from kledger.ledger.cursors.cursor_state import CursorChanges
 from kledger.ledger.cursors.cursor_writer import CursorWriter, SubmitRow
 from kledger.ledger.engine.base import Row, StorageEngine
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
-from kledger.ledger.handle.compactions import Compactions
+from kledger.ledger.handle.compactions import Compactions, MetadataChanges
 from kledger.ledger.metadata import keys, retention_plan
 from kledger.ledger.metadata.ledger_list_state import MetadataChange
 from kledger.ledger.metadata.records import LedgerRecord, ManagedLedgerRecord
@@ -230,32 +230,35 @@ def goes_on_after_a_fault(ml: ManagedLedger, error: Exception) -> None:
 
 
 async def completes_without_its_cursor(
-    compactions: Compactions, compacted: CompactedLedger, rows: Iterable[Row]
+    compactions: Compactions,
+    metadata: MetadataChanges,
+    compacted: CompactedLedger,
+    rows: Iterable[Row],
 ) -> None:
     """A compacted ledger becomes visible; the cursor of compactions moves later, if at all."""
-    head = compactions._head()
+    head = metadata.head()
     before = head.compacted
     change = MetadataChange(
         head=replace(head.successor(), compacted=compacted, compacting_id=None),
         dropped=() if before is None else (before.ledger_id,),
     )
     user_rows = [(keys.user_key(key), value) for key, value in rows]
-    await submitted(lambda done: compactions._submit_change(change, done, user_rows))
+    await submitted(lambda done: metadata.submit(change, done, user_rows))
     compactions._writer = None
     cursor = await compactions._cursors.open(COMPACTION_CURSOR, EARLIEST)
     await cursor.reset(compacted.horizon.successor)
 
 
 async def forgets_what_it_wrote(
-    compactions: Compactions, begun: CompactionWriter | None = None
+    compactions: Compactions, metadata: MetadataChanges, begun: CompactionWriter | None = None
 ) -> None:
     """A compaction is aborted without dropping what it has written."""
     if begun is not None:
-        await right_abort(compactions, begun)
+        await right_abort(compactions, metadata, begun)
         return
     compactions._writer = None
-    change = MetadataChange(head=replace(compactions._head().successor(), compacting_id=None))
-    await submitted(lambda done: compactions._submit_change(change, done))
+    change = MetadataChange(head=replace(metadata.head().successor(), compacting_id=None))
+    await submitted(lambda done: metadata.submit(change, done))
 
 
 def leaves_unfinished_compactions(
