@@ -174,7 +174,7 @@ class BrokerServer:
                 auto_create_topics=services.config.auto_create_topics_enable,
                 forget_topic=services.groups.offsets.forget_topic,
                 kafka_clients=GatewayClients(services.telemetry),
-                function_modules=_names(self._settings.native.function_modules),
+                function_modules=self._settings.native.function_modules,
             )
         return self._native
 
@@ -319,11 +319,6 @@ class BrokerServer:
             health=self._store.health,
         )
         return joined_address(*await self._admin.start(*split_address("server.admin", address)))
-
-
-def _names(text: str) -> list[str]:
-    """Return the names of a list that is separated by commas."""
-    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 async def _check_address_free(name: str, address: str) -> None:

@@ -27,8 +27,9 @@ class NativeConfig:
     """Bytes of pending batches of one producer; beyond them the server stops reading its stream.
     A batch is pending until its answer is written, so a client that reads no answers is not read
     either."""
-    function_modules: str = ""
-    """Modules, separated by commas, whose functions subscriber groups of named topics may name as
-    filter or converter; a module stands for those below it, too. Subscribers load them."""
+    function_modules: tuple[str, ...] = ()
+    """The modules whose functions subscriber groups of named topics may name as filter or
+    converter, separated by commas; a package includes the modules in it. Subscribers import
+    them."""
     acknowledgements_max: int = 100_000
     """Pending acknowledgements of one consumer, likewise."""
