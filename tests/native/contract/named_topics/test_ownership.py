@@ -24,6 +24,7 @@ async def settled(topic: kledger.NamedTopic) -> None:
     that of the first call, and the next poll leaves before the third.
     """
     for _ in range(5):
+        await turn_loop()  # an embedded server answers without a turn of the loop
         await topic.describe_groups()
 
 
@@ -157,14 +158,16 @@ async def test_silent_subscriber_loses_its_channels_to_the_others(
 async def test_waiting_receive_and_heartbeats_keep_a_subscriber_alive(
     timed: kledger.NamedTopic, clock: ManualClock
 ) -> None:
-    waiting = await timed.create_subscriber(group="waiting")
-    beating = await timed.create_subscriber(group="beating")
+    listener = Listener()
+    waiting = await timed.create_subscriber(group="waiting", listeners=[listener])
+    beating = await timed.create_subscriber(group="beating", listeners=[listener])
     task = asyncio.create_task(waiting.receive())
     for _ in range(12):
         clock.advance(TIMEOUT_MS // 4)
         await beating.heartbeat()
         await settled(timed)
     assert frozenset(range(4)) == waiting.channels == beating.channels
+    assert ["assigned"] * 2 == [name for name, _ in listener.calls], "they were never lost"
     await publish(timed, values(1))
     assert isinstance(await soon(task), kledger.Element)
 
@@ -181,6 +184,27 @@ async def test_receives_from_what_is_prefetched_keep_a_subscriber_alive(
         await settled(timed)
         clock.advance(TIMEOUT_MS // 3)
     assert values(12) == found  # nothing came twice: the channels were never lost
+
+
+async def test_receive_just_before_the_timeout_counts(
+    timed: kledger.NamedTopic, clock: ManualClock
+) -> None:
+    """The poll under way says nothing of it, and the next one would come too late."""
+    listener = Listener()
+    subscriber = await timed.create_subscriber(group="g", listeners=[listener])
+    await publish(timed, values(2))
+    await receive_values(subscriber, 1)
+    await until(lambda: subscriber._state.buffered_bytes > 200)
+    for _ in range(9):
+        await settled(timed)
+        clock.advance(TIMEOUT_MS // 10)
+    await settled(timed)
+    assert [b"1"] == await receive_values(subscriber, 1)
+    await settled(timed)
+    clock.advance(TIMEOUT_MS // 5)
+    await settled(timed)
+    assert frozenset(range(4)) == subscriber.channels
+    assert ["assigned"] == [name for name, _ in listener.calls]
 
 
 async def test_anonymous_subscriber_never_times_out_and_leaves_nothing(
