@@ -57,6 +57,8 @@ class FlowControl:
     def leave(self) -> None:
         """Count one request less; let the next caller in."""
         self._backlog -= 1
+        if not (self._waiting or self._drained):
+            return
         while self._waiting and self._backlog < self.backlog_max:
             waiter = self._waiting.popleft()
             if not waiter.done():

@@ -108,7 +108,11 @@ class Publisher(ClosesOnExit):
             Unavailable: the server cannot be reached, or cannot write.
         """
         self._check_active()
-        data, channel = self._stored_form(value), self._channel_of(value)
+        if type(value) is bytes and self._options.serializer is None:
+            data, order_id = value, self._choose_id(value)
+        else:
+            data, order_id = self._stored_form(value), self._order_id_of(value)
+        channel = order_id % self._producer.partition_count
         self._begun += 1
         number = self._begun
         self._outstanding[number] = None
@@ -198,9 +202,7 @@ class Publisher(ClosesOnExit):
             raise IllegalArgument(f"value: expected bytes, got {type(data).__name__}")
         return bytes(data)
 
-    def _channel_of(self, value: Any) -> int:
-        if type(value) is not bytes and isinstance(value, Orderable):
-            number = checked_id(value.order_id())
-        else:
-            number = self._choose_id(value)
-        return number % self._producer.partition_count
+    def _order_id_of(self, value: Any) -> int:
+        return (
+            checked_id(value.order_id()) if isinstance(value, Orderable) else self._choose_id(value)
+        )
