@@ -88,7 +88,7 @@ bench: setup-peers ## Measure kledger and Apache Kafka side by side; writes docs
 	$(BIN)/python -m benchmarks
 
 lock: $(STAMP) ## Renew the lock files after a change of the dependencies.
-	for target in "requirements.lock --extra dev --extra spark" requirements-run.lock; do \
+	for target in "requirements.lock --extra dev --extra spark --extra msgpack" requirements-run.lock; do \
 		$(BIN)/uv pip compile --quiet pyproject.toml --generate-hashes --no-emit-index-url \
 			--python-version 3.11 --custom-compile-command "make lock" -o $$target; done
 	grep -oE '^(uv|hatchling)==[^ ]+' requirements.lock | $(BIN)/uv pip compile --quiet - --generate-hashes \

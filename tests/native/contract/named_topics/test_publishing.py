@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 import kledger
-from kledger.native.client.named_topics.serializers import from_json, to_json
+from kledger.serializers import from_json, to_json
 from tests.native.contract.named_topics.words import publish, receive, receive_values, soon, until
 from tests.native.contract.words import turn_loop, values
 
