@@ -3,7 +3,8 @@
 Rule: an element is handed out only while its channel is owned by the ownership that it was fetched
 in; what a subscriber has pre-fetched of a channel that it lost, or repositioned, is dropped. Every
 change that makes answers under way worthless begins another generation of the channel. Elements
-are taken from one channel after the other, so that none starves.
+are taken from one channel after the other, and fetched from the one that was answered longest ago,
+so that none starves.
 Must not know: the server, requests, futures.
 """
 
@@ -66,6 +67,8 @@ class _Channel:
     generation: int
     fetch_offset: int
     elements: deque[FetchedElement] = field(default_factory=deque)
+    answer: int = 0
+    """The number of the last answer with elements of it."""
 
 
 class SubscriberState:
@@ -78,8 +81,8 @@ class SubscriberState:
     """
 
     __slots__ = (
-        "_channels", "_generation", "_read", "_rotation", "buffered_bytes", "channel_count",
-        "epoch",
+        "_answers", "_channels", "_generation", "_read", "_rotation", "buffered_bytes",
+        "channel_count", "epoch",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -91,6 +94,7 @@ class SubscriberState:
         """The owned channels with pre-fetched elements, the next one first."""
         self._read: dict[int, ReadMark] = {}
         self._generation = 0
+        self._answers = 0
 
     @property
     def channels(self) -> frozenset[int]:
@@ -145,8 +149,14 @@ class SubscriberState:
     # Fetching
 
     def fetches(self) -> tuple[ChannelFetch, ...]:
-        """Return what to fetch next: the channels with the fewest elements first."""
-        ordered = sorted(self._channels.items(), key=lambda item: (len(item[1].elements), item[0]))
+        """Return what to fetch next: the channels with the fewest elements first.
+
+        Of several, that is the one that was answered longest ago: the server answers with the first
+        ones alone if these fill the answer, and the application may take them before the next.
+        """
+        ordered = sorted(
+            self._channels.items(), key=lambda item: (len(item[1].elements), item[1].answer, item[0])
+        )
         return tuple(
             ChannelFetch(number, each.ownership, each.fetch_offset) for number, each in ordered
         )
@@ -169,6 +179,8 @@ class SubscriberState:
         if was_empty and owned.elements:
             self._rotation.append(channel)
         owned.fetch_offset = next_offset
+        self._answers += 1
+        owned.answer = self._answers
         return True
 
     # Handing out

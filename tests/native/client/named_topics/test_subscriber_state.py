@@ -126,6 +126,17 @@ def test_committed_elements_are_not_handed_out() -> None:
     assert ([], 0) == (taken(state), state.buffered_bytes)
 
 
+def test_channel_whose_elements_were_taken_at_once_is_fetched_behind_the_others() -> None:
+    """Else a fast application would get the elements of channel 0 alone, an answer being full."""
+    state = owning(0, 1, 2)
+    fetched = []
+    for offset in range(6):
+        channel = state.fetches()[0].channel
+        accept(state, channel, [offset])
+        fetched += taken(state)
+    assert [0, 1, 2, 0, 1, 2] == [channel for channel, _ in fetched]
+
+
 def test_emptiest_channels_are_fetched_first() -> None:
     state = owning(0, 1, 2)
     accept(state, 0, [0, 1])
