@@ -353,15 +353,15 @@ class Subscriber(ClosesOnExit):
             for channel, offset, _ in pending:
                 mark = self._state.read_mark(channel)
                 commits.append(ChannelCommit(channel, offset, mark.offset, mark.revision))
-            return await self._services.broker.commit_channels(
+            outcomes = await self._services.broker.commit_channels(
                 self._topic.name, CommitRequest(self._group, self._id, tuple(commits))
             )
+            self._drop_committed(commits, outcomes)
+            return outcomes
 
         while True:
             try:
-                outcomes = await self._retrying(send)
-                self._drop_committed(pending, outcomes)
-                return outcomes
+                return await self._retrying(send)
             except SubscriberDisconnected as error:
                 if self._was_disconnected:
                     rejected = CommitOutcome(REJECTED, ILLEGAL_STATE, str(error))
@@ -372,11 +372,11 @@ class Subscriber(ClosesOnExit):
             await self._connect()
 
     def _drop_committed(
-        self, pending: Sequence[PendingCommit], outcomes: Sequence[CommitOutcome]
+        self, commits: Sequence[ChannelCommit], outcomes: Sequence[CommitOutcome]
     ) -> None:
-        for (channel, offset, _), outcome in zip(pending, outcomes, strict=True):
+        for commit, outcome in zip(commits, outcomes, strict=True):
             if outcome.status in {COMMITTED, ALREADY_COMMITTED}:
-                self._state.committed(channel, offset)
+                self._state.committed(commit.channel, commit.offset, commit.revision)
 
     # Seeking
 

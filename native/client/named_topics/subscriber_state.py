@@ -69,6 +69,8 @@ class _Channel:
     elements: deque[FetchedElement] = field(default_factory=deque)
     answer: int = 0
     """The number of the last answer with elements of it."""
+    committed_offset: int = NO_OFFSET
+    """What this subscriber has committed since it owns the channel, or since its last seek."""
 
 
 class SubscriberState:
@@ -168,14 +170,18 @@ class SubscriberState:
     def accept(
         self, channel: int, generation: int, elements: Iterable[FetchedElement], next_offset: int
     ) -> bool:
-        """Buffer fetched elements; return False if they belong to an older generation."""
+        """Buffer fetched elements; return False if they belong to an older generation.
+
+        Those that were committed while the answer was under way are dropped.
+        """
         owned = self._channels.get(channel)
         if owned is None or owned.generation != generation:
             return False
         was_empty = not owned.elements
         for each in elements:
-            owned.elements.append(each)
-            self.buffered_bytes += each.size
+            if each.offset > owned.committed_offset:
+                owned.elements.append(each)
+                self.buffered_bytes += each.size
         if was_empty and owned.elements:
             self._rotation.append(channel)
         owned.fetch_offset = next_offset
@@ -224,14 +230,23 @@ class SubscriberState:
                 channel.generation = self._generation
                 channel.fetch_offset = outcome.next_offset
                 channel.revision = outcome.revision
+                channel.committed_offset = NO_OFFSET
 
-    def committed(self, channel: int, offset: int) -> None:
+    def committed(self, channel: int, offset: int, revision: int) -> None:
         """Drop pre-fetched elements that are committed, though they were not handed out.
 
         A subscriber that joins again may commit what it received before; that does not come again.
+
+        Args:
+            channel: where.
+            offset: up to it.
+            revision: in which the commit was sent: a later seek may have gone back over it.
         """
         owned = self._channels.get(channel)
-        if owned is None or not owned.elements or owned.elements[0].offset > offset:
+        if owned is None or owned.revision != revision:
+            return
+        owned.committed_offset = max(owned.committed_offset, offset)
+        if not owned.elements or owned.elements[0].offset > offset:
             return
         while owned.elements and owned.elements[0].offset <= offset:
             self.buffered_bytes -= owned.elements.popleft().size

@@ -116,14 +116,31 @@ def test_committed_elements_are_not_handed_out() -> None:
     state = owning(0, 1)
     accept(state, 0, [3, 5, 6])
     accept(state, 1, [3])
-    state.committed(0, 2)
-    state.committed(2, 9)
+    state.committed(0, 2, 0)
+    state.committed(2, 9, 0)
     assert [0, 1] == [element.channel for element in (state.take(), state.take()) if element]
-    state.committed(0, 5)
+    state.committed(0, 5, 0)
     assert [(0, 6)] == taken(state)
     accept(state, 0, [7])
-    state.committed(0, 7)
+    state.committed(0, 7, 0)
     assert ([], 0) == (taken(state), state.buffered_bytes)
+
+
+def test_element_that_was_committed_while_it_was_fetched_is_not_handed_out() -> None:
+    """Its subscriber had received it before it lost the connection, and joined again."""
+    state = owning(0)
+    state.committed(0, 1, 0)
+    accept(state, 0, [0, 1, 2])
+    assert [(0, 2)] == taken(state)
+
+
+def test_commit_from_before_a_seek_does_not_drop_what_the_seek_went_back_to() -> None:
+    state = owning(0)
+    state.committed(0, 2, 0)
+    state.seeked([SeekOutcome(0, -1, 0, 1)])
+    accept(state, 0, [0, 1, 2])
+    state.committed(0, 1, 0)
+    assert [(0, 0), (0, 1), (0, 2)] == taken(state)
 
 
 def test_channel_whose_elements_were_taken_at_once_is_fetched_behind_the_others() -> None:
