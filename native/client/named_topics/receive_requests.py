@@ -1,7 +1,8 @@
 """ReceiveRequests: the receives of a subscriber that wait, in their order.
 
 Rule: the oldest one is served first, and none is served before it. A receive that was cancelled is
-skipped.
+skipped; if it had been served, its elements move on to the receives behind it whose callers have
+not run since, so that elements stay in order.
 Must not know: where elements come from.
 """
 
@@ -42,6 +43,8 @@ class ReceiveRequests:
 
     def __init__(self) -> None:
         self._waiting: deque[ReceiveRequest] = deque()
+        self._served: dict[ReceiveRequest, None] = {}
+        """Those whose callers have not run since, the oldest first."""
         self.count = 0
 
     @property
@@ -57,6 +60,29 @@ class ReceiveRequests:
         self.count += 1
         self._waiting.append(request)
         return request
+
+    def serve(self, request: ReceiveRequest, found: Received) -> None:
+        """Complete the oldest one with elements."""
+        self._served[request] = None
+        request.outcome.set_result(found)
+
+    def note_received(self, request: ReceiveRequest) -> None:
+        """Note that the caller has its elements now."""
+        self._served.pop(request, None)
+
+    def give_back(self, request: ReceiveRequest) -> Received:
+        """Return the elements that are left over as a served receive was cancelled, in order."""
+        if request not in self._served:
+            return []
+        behind = [each for each in self._served if each.number >= request.number]
+        del self._served[request]
+        elements = [each for served in behind for each in served.outcome.result()]
+        for served in behind[1:]:
+            found = served.outcome.result()
+            count = len(found)
+            found[:] = elements[:count]
+            del elements[:count]
+        return elements
 
     def complete_empty(self, before: int) -> None:
         """Complete the receives with a smaller number with nothing."""

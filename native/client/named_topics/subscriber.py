@@ -239,20 +239,16 @@ class Subscriber(ClosesOnExit):
             self._serve()
             self._refresh()
             try:
-                return await request.outcome
+                found = await request.outcome
             except asyncio.CancelledError:
-                if request.outcome.done() and not request.outcome.cancelled():
-                    self._put_back(request.outcome)
+                for fetched, _ in reversed(self._requests.give_back(request)):
+                    self._state.put_back(fetched)
+                self._serve()
                 raise
+            self._requests.note_received(request)
+            return found
         finally:
             self.flow_control.leave()
-
-    def _put_back(self, outcome: "asyncio.Future[Received]") -> None:
-        """Put back what a cancelled receive would have returned."""
-        if outcome.exception() is None:
-            for fetched, _ in reversed(outcome.result()):
-                self._state.put_back(fetched)
-            self._serve()
 
     def _serve(self) -> None:
         """Complete as many receives as possible, the oldest first."""
@@ -264,7 +260,7 @@ class Subscriber(ClosesOnExit):
                 continue
             if not found:
                 break
-            request.outcome.set_result(found)
+            self._requests.serve(request, found)
 
     def _take(self, count: int) -> Received:
         """Take elements; one that raises is skipped if it is the first, and else stays."""

@@ -157,7 +157,8 @@ class SubscriberState:
         ones alone if these fill the answer, and the application may take them before the next.
         """
         ordered = sorted(
-            self._channels.items(), key=lambda item: (len(item[1].elements), item[1].answer, item[0])
+            self._channels.items(),
+            key=lambda item: (len(item[1].elements), item[1].answer, item[0]),
         )
         return tuple(
             ChannelFetch(number, each.ownership, each.fetch_offset) for number, each in ordered

@@ -113,6 +113,28 @@ async def test_receive_that_is_cancelled_when_it_has_its_element_puts_it_back(
     assert values(2) == await receive_values(subscriber, 2)
 
 
+async def test_receive_that_is_cancelled_with_its_element_passes_it_to_the_next_one(
+    topic: kledger.NamedTopic,
+) -> None:
+    """Both were served at once: else the second would get its element before the first one's."""
+    subscriber = await topic.create_subscriber(group="g")
+    await publish(topic, values(2))
+    await receive(subscriber, 2)
+    await subscriber.seek_to_head(0)
+    first, second = (asyncio.create_task(subscriber.receive()) for _ in range(2))
+    await asyncio.sleep(0)
+    oldest = subscriber._requests.oldest
+    assert oldest is not None
+    await until(oldest.outcome.done)
+    first.cancel()
+    element = await soon(second)
+    assert isinstance(element, kledger.Element)
+    assert b"0" == element.value
+    assert first.cancelled()
+    assert "committed" == (await element.commit()).status
+    assert [b"1"] == await receive_values(subscriber, 1)
+
+
 async def test_no_channel_starves(client: kledger.Client) -> None:
     """A channel with many elements does not hold up those with few."""
     topic = await client.named_topic("many", channel_count=17)
