@@ -261,6 +261,7 @@ class Subscriber(ClosesOnExit):
             if not found:
                 break
             self._requests.serve(request, found)
+            self._received_ms = self._services.clock.monotonic_ms()
 
     def _take(self, count: int) -> Received:
         """Take elements; one that raises is skipped if it is the first, and else stays."""

@@ -172,6 +172,23 @@ async def test_waiting_receive_and_heartbeats_keep_a_subscriber_alive(
     assert isinstance(await soon(task), kledger.Element)
 
 
+async def test_timeout_counts_from_the_element_that_a_waiting_receive_has_got(
+    timed: kledger.NamedTopic, clock: ManualClock
+) -> None:
+    """Else work that is shorter than the timeout could be too long, after a wait."""
+    subscriber = await timed.create_subscriber(group="g")
+    task = asyncio.create_task(subscriber.receive())
+    await turn_loop(200)
+    clock.advance(TIMEOUT_MS * 2 // 5)  # less than a poll waits
+    await publish(timed, values(1))
+    element = await soon(task)
+    assert isinstance(element, kledger.Element)
+    await turn_loop(200)
+    clock.advance(TIMEOUT_MS * 4 // 5)
+    await turn_loop(200)
+    assert "committed" == (await element.commit()).status
+
+
 async def test_receives_from_what_is_prefetched_keep_a_subscriber_alive(
     timed: kledger.NamedTopic, clock: ManualClock
 ) -> None:
