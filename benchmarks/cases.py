@@ -5,7 +5,7 @@ Rule: pure data. A case names subjects; a subject is a server together with what
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ Kind = Literal[
     "transactions", "rebalance", "many-topics", "idle-partitions", "session-fetches",
     "ledger", "many-ledgers", "cursor-holes", "server-in-process", "long-walks",
     "native-produce", "native-consume", "native-shared", "native-drain", "table-view",
+    "named-publish", "named-receive", "named-commit",
     "compaction", "beside-compaction",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
@@ -28,6 +29,9 @@ NATIVE_VIA = {
     EMBEDDED: "embedded", REMOTE: "remote", GROUP: "librdkafka", GROUP_ASYNCIO: "aiokafka",
 }  # fmt: skip
 """Ways to the same records on kledger, and what the load program calls them."""
+NAMED, NAMED_REMOTE = "named topic embedded", "named topic remote"
+NAMED_VIA = {NAMED: "embedded", NAMED_REMOTE: "remote"}
+"""The same for named topics."""
 # What a name on the command line may end in, and the subjects that it then means.
 DURABILITY_SUFFIXES = {"-os": (OS, KAFKA), "-fsync": (FSYNC, KAFKA, KAFKA_SYNC)}
 _PAIR = (OS, KAFKA)
@@ -106,6 +110,18 @@ def _native(kind: Kind, size: str, records: int, *, consumers: int = 1) -> Case:
     )  # fmt: skip
 
 
+def _named(kind: Kind, records: int) -> Iterator[Case]:
+    """Give the cases of a named topic of one channel, and of as many as it has by default."""
+    subjects: tuple[str, ...] = (NAMED, NAMED_REMOTE, EMBEDDED, REMOTE)
+    if kind != "named-commit":  # a Kafka group commits what it has received at once
+        subjects += (GROUP, GROUP_ASYNCIO)
+    for channels in (1, 17):
+        yield Case(
+            name=f"{kind}-{channels}", kind=kind, record_bytes=100, records=records,
+            partitions=channels, subjects=subjects,
+        )  # fmt: skip
+
+
 CASES = (
     # What the targets hold comes first: behind the time limit a case gets one round only.
     Case(name="start", kind="start", subjects=_PAIR),
@@ -157,6 +173,9 @@ CASES = (
     Case(name="long-walks", kind="long-walks", records=400_000, subjects=(OS,)),
     _ledger("ledger-100b", 100, 40_000),
     _ledger("ledger-64k", 65_536, 900),
+    *_named("named-publish", 60_000),
+    *_named("named-receive", 100_000),
+    *_named("named-commit", 60_000),
     _produce("produce-10k", 10_000, 30_000),
     _produce("produce-raw-64k", 65_000, 3_000, client="raw"),
     _produce("produce-1k-100p", 1000, 100_000, partitions=100),

@@ -1,4 +1,4 @@
-"""Native cases: the native client, embedded and remote, beside Kafka groups on the same server.
+"""Native cases: the native client and its named topics, embedded and remote, beside Kafka groups.
 
 Rule: every load gets a server of its own, which is the load's own process when it is embedded. The
 CPU of clients counts here, because an embedded client's is part of the server's.
@@ -9,33 +9,46 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks import clients
-from benchmarks.cases import EMBEDDED, FSYNC, NATIVE_VIA, Case
+from benchmarks.cases import EMBEDDED, FSYNC, NAMED_VIA, NATIVE_VIA, Case
 from benchmarks.clients import Figures
 from benchmarks.shared_cases import rates
 from benchmarks.testbed import Testbed, create_topic, measured
 from compat_tests.servers import KledgerServer
 
+_WORKS = {
+    "native-produce": "produce", "native-consume": "consume", "native-shared": "shared",
+    "native-drain": "drain",
+    "named-publish": "produce", "named-receive": "consume", "named-commit": "each",
+}  # fmt: skip
+"""What the load program calls the kinds of cases."""
+_NAMED_TOPIC = "named-load"
+
 
 def load(case: Case, subject: str, testbed: Testbed) -> Figures:
     """Do the case's work in the way of a subject."""
-    work = case.kind.removeprefix("native-")
+    work, is_named = _WORKS[case.kind], subject in NAMED_VIA
+    via = (NAMED_VIA | NATIVE_VIA)[subject]
     words = [
-        work, "--via", NATIVE_VIA[subject],
+        work, "--via", via, *(["--named"] if is_named else []),
         "--records", str(case.records), "--record-bytes", str(case.record_bytes),
         "--partitions", str(case.partitions), "--consumers", str(case.consumers),
     ]  # fmt: skip
     with testbed.own_server(FSYNC, is_native=True) as server:
-        if subject == EMBEDDED:
+        if via == "embedded":
             server.folder.mkdir(parents=True)
             found = clients.own_program("native_load", *words, "--data", str(server.data_folder))
             return _figures(case, found, server_cpu_s=0.0)
         assert isinstance(server, KledgerServer)
         server.start()
-        topic = create_topic(subject, server.bootstrap, case.partitions)
+        place = ("--native", server.native_address)
+        topic = _NAMED_TOPIC
+        if is_named:
+            clients.program("native_load", server.bootstrap, topic, "create", *words[1:], *place)
+        else:
+            topic = create_topic(subject, server.bootstrap, case.partitions)
         if work != "produce":
             clients.produce(replace(case, client="librdkafka"), server.bootstrap, topic)
         with measured(server) as usage:
-            place = ("--native", server.native_address)
             found = clients.program("native_load", server.bootstrap, topic, *words, *place)
         return _figures(case, found, server_cpu_s=usage.cpu_s)
 

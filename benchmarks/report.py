@@ -76,6 +76,12 @@ _NATIVE_WORK = {
     "native-shared": "a shared subscription, each record acknowledged for itself",
     "native-drain": "a backlog read, every tenth record acknowledged for itself, then all up to it",
 }
+_NAMED_WORK = {
+    "named-publish": "sent one by one, 1,000 at a time, spread over the channels",
+    "named-receive": "received up to 1,000 at a time, of which the last one of each channel is"
+    " committed",
+    "named-commit": "received up to 1,000 at a time, each of which is committed for itself",
+}
 _REQUESTS = "one record of {case.record_bytes} B a request, {case.in_flight} in flight"
 _WORK = {
     "request": _REQUESTS,
@@ -203,6 +209,9 @@ def describe(case: Case) -> str:
         words += [_NATIVE_WORK[case.kind]]
         words += [f"{case.consumers} consumers"] if case.consumers > 1 else []
         words += [_partitions(case)]
+    elif case.kind.startswith("named-"):
+        words = [f"{case.records:,} records of {case.record_bytes:,} B on kledger fsync"]
+        words += [_NAMED_WORK[case.kind], _partitions(case).replace("partition", "channel")]
     else:
         words = [_WORK[case.kind].format(case=case, gib=case.payload_bytes / (1 << 30))]
     return ", ".join(words)

@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.cases import EMBEDDED, FSYNC, KAFKA, KAFKA_SYNC, OS
+from benchmarks.cases import (
+    EMBEDDED,
+    FSYNC,
+    KAFKA,
+    KAFKA_SYNC,
+    NAMED,
+    NAMED_REMOTE,
+    OS,
+    REMOTE,
+)
 from benchmarks.results import Results
 
 
@@ -87,6 +96,12 @@ _TRANSACTIONS = {
     "transactions-raw-2": "protocol 2",
 }
 
+_NAMED_WORK = {
+    "publish": "publish",
+    "receive": "receive and commit the last one of each channel",
+    "commit": "receive and commit each",
+}
+
 
 def _all() -> Iterator[Target]:
     yield _cpu("produce 1 KB", "produce-1k", OS, KAFKA, 0.8)
@@ -146,6 +161,7 @@ def _all() -> Iterator[Target]:
     what = "memory that 10,000 partitions leave that were used once"
     yield _plain(what, "idle-partitions", "left_mb", 20, " MB")
     yield from _compaction_and_tables()
+    yield from _named_topics()
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
     yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
 
@@ -166,6 +182,24 @@ def _compaction_and_tables() -> Iterator[Target]:
     )  # fmt: skip
     what = "refresh of an idle table view, p99"
     yield _plain(what, "table-view", "refresh_p99_ms", 5, " ms", subject=EMBEDDED)
+
+
+def _named_topics() -> Iterator[Target]:
+    """Give those of named topics, beside a producer and a subscription of the same client."""
+    pairs = ((NAMED, EMBEDDED), (NAMED_REMOTE, REMOTE))
+    for work in ("publish", "receive", "commit"):
+        for channels, words in ((1, "1 channel"), (17, "17 channels")):
+            for subject, against in pairs:
+                case = f"named-{work}-{channels}"
+                yield Target(
+                    what=f"{_NAMED_WORK[work]}, {words}, records/s", case=case,
+                    figure="records_per_s", subject=subject, against=against, limit=0.8,
+                    better="higher",
+                )  # fmt: skip
+                yield Target(
+                    what=f"{_NAMED_WORK[work]}, {words}, CPU", case=case,
+                    figure="cpu_all_ms_per_mb", subject=subject, against=against, limit=1.25,
+                )  # fmt: skip
 
 
 TARGETS = tuple(_all())

@@ -1,4 +1,4 @@
-"""Load by the native client, or by a Kafka group that does the same work, on one topic.
+"""Load by the native client, its named topics, or a Kafka group that does the same, on one topic.
 
 Rule: what is read was written by librdkafka before, in the same batches for all; embedded, that is
 done here, as no other process can reach the server. The clock of a native consumer begins with its
@@ -14,22 +14,17 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import count
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 import kledger
-from benchmarks.programs import group_load, rdkafka_load
+from benchmarks.programs import group_load, named_topic_load, rdkafka_load
+from benchmarks.programs.named_topic_load import RECEIVED_MAX, send_all
 from benchmarks.programs.payload import VALUES_COUNT, payload_values
 
 VIAS = ("embedded", "remote", "librdkafka", "aiokafka")
-WORKS = ("produce", "consume", "shared", "drain")
-_SENDERS = 1000
-_RECEIVED_MAX = 1000
+WORKS = ("produce", "consume", "shared", "each", "drain", "create")
 _WAIT_S_MAX = 120
 _ALONE_EVERY = 10
-_ADMIN_TIMEOUT_S = 60
 
 
 @asynccontextmanager
@@ -48,15 +43,15 @@ async def opened(arguments: argparse.Namespace) -> AsyncIterator[tuple[Any, str]
 async def produce(client: Any, arguments: argparse.Namespace) -> None:
     """Send the records, as many at a time as a producer lets wait."""
     values = payload_values(arguments.record_bytes)
-    numbers = count()
+    # Without keys a producer fills a batch of one partition after the other.
+    keys = [b"%d" % each if arguments.partitions > 1 else None for each in range(VALUES_COUNT)]
+    async with await client.create_producer(arguments.topic) as producer:
 
-    async def send_some() -> None:
-        while (number := next(numbers)) < arguments.records:
-            await producer.send(values[number % VALUES_COUNT])
+        async def send(number: int) -> None:
+            place = number % VALUES_COUNT
+            await producer.send(values[place], key=keys[place])
 
-    async with AsyncExitStack() as exits:
-        producer = await exits.enter_async_context(await client.create_producer(arguments.topic))
-        await asyncio.gather(*[send_some() for _ in range(_SENDERS)])
+        await send_all(send, arguments.records)
 
 
 async def consume(client: Any, arguments: argparse.Namespace) -> None:
@@ -69,7 +64,7 @@ async def consume(client: Any, arguments: argparse.Namespace) -> None:
         nonlocal left
         while not everything.is_set():
             messages = [await consumer.receive()]
-            messages += await consumer.batch_receive(_RECEIVED_MAX - 1, timeout_ms=0)
+            messages += await consumer.batch_receive(RECEIVED_MAX - 1, timeout_ms=0)
             await acknowledge(consumer, messages, arguments.work)
             left -= len(messages)
             if left <= 0:
@@ -99,24 +94,27 @@ async def consume(client: Any, arguments: argparse.Namespace) -> None:
 
 async def acknowledge(consumer: Any, messages: list[Any], work: str) -> None:
     """Acknowledge what was received; return when that is durable."""
-    if work == "shared":
+    if work in {"shared", "each"}:
         await asyncio.gather(*[consumer.acknowledge(each) for each in messages])
         return
     if work == "drain":
         alone = messages[::_ALONE_EVERY]
         await asyncio.gather(*[consumer.acknowledge(each) for each in alone])
-    await consumer.acknowledge_cumulative(messages[-1])
+    last = {each.id.partition: each for each in messages}
+    await asyncio.gather(*[consumer.acknowledge_cumulative(each) for each in last.values()])
 
 
 async def load(arguments: argparse.Namespace) -> dict[str, float]:
     """Prepare the topic, do the work, tell what it took."""
     async with opened(arguments) as (client, arguments.bootstrap):
         if arguments.via == "embedded":
-            await asyncio.to_thread(prepare, arguments)
+            await create(client, arguments)
+            if arguments.work != "produce":
+                await asyncio.to_thread(rdkafka_load.produce, arguments)
         cpu, begun = time.process_time(), time.perf_counter()
         seconds: float | None = None
         if client is not None:
-            await (produce if arguments.work == "produce" else consume)(client, arguments)
+            await run(client, arguments)
         elif arguments.work == "produce":
             seconds = await asyncio.to_thread(group_load.PRODUCERS[arguments.via], arguments)
         else:
@@ -128,13 +126,26 @@ async def load(arguments: argparse.Namespace) -> dict[str, float]:
         }
 
 
-def prepare(arguments: argparse.Namespace) -> None:
-    """Make the topic, and fill it if it is to be read."""
-    admin = AdminClient({"bootstrap.servers": arguments.bootstrap, "log_level": 3})
-    new = NewTopic(arguments.topic, num_partitions=arguments.partitions, replication_factor=1)
-    admin.create_topics([new])[arguments.topic].result(_ADMIN_TIMEOUT_S)
-    if arguments.work != "produce":
-        rdkafka_load.produce(arguments)
+async def run(client: Any, arguments: argparse.Namespace) -> None:
+    """Do the work by the native client."""
+    if arguments.work == "create":
+        await create(client, arguments)
+    elif arguments.is_named:
+        is_sending = arguments.work == "produce"
+        load_topic = named_topic_load.publish if is_sending else named_topic_load.receive
+        await load_topic(client, arguments)
+    elif arguments.work == "produce":
+        await produce(client, arguments)
+    else:
+        await consume(client, arguments)
+
+
+async def create(client: Any, arguments: argparse.Namespace) -> None:
+    """Make the topic, a named one with its group."""
+    if arguments.is_named:
+        await named_topic_load.create(client, arguments)
+    else:
+        await client.create_topic(arguments.topic, partitions=arguments.partitions)
 
 
 def main() -> None:
@@ -142,6 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("work", choices=WORKS)
     parser.add_argument("--via", choices=VIAS, required=True)
+    parser.add_argument("--named", dest="is_named", action="store_true", help="a named topic")
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--record-bytes", type=int, required=True)
     parser.add_argument("--partitions", type=int, default=1)

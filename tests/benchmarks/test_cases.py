@@ -2,7 +2,20 @@
 
 import pytest
 
-from benchmarks.cases import CASES, FSYNC, KAFKA, KAFKA_SYNC, OS, choose, quick
+from benchmarks.cases import (
+    CASES,
+    EMBEDDED,
+    FSYNC,
+    GROUP,
+    KAFKA,
+    KAFKA_SYNC,
+    NAMED,
+    NAMED_REMOTE,
+    OS,
+    REMOTE,
+    choose,
+    quick,
+)
 
 
 def test_no_name_chooses_all() -> None:
@@ -43,6 +56,18 @@ def test_members_of_a_group_have_a_partition_each() -> None:
     }
     assert all(case.partitions == case.consumers for case in native)
     assert {1, 8} == {case.consumers for case in native if case.kind == "native-shared"}
+
+
+def test_named_topics_are_measured_beside_subscriptions_and_groups() -> None:
+    named = choose(["named-*"])
+    assert {
+        (f"named-{work}", channels)
+        for work in ("publish", "receive", "commit")
+        for channels in (1, 17)
+    } == {(case.kind, case.partitions) for case in named}
+    for case in named:
+        assert {NAMED, NAMED_REMOTE, EMBEDDED, REMOTE} <= set(case.subjects)
+        assert (GROUP in case.subjects) == (case.kind != "named-commit")
 
 
 def test_quick_case_is_the_same_but_smaller() -> None:
