@@ -1,7 +1,7 @@
 """Serializers: from values to stored bytes and back, for publishers and subscribers.
 
-Rule: what one writes the other reads. They are given for `serializer=` and `deserializer=` of a named
-topic's publisher and subscriber; any other pair of functions will do.
+Rule: what one writes the other reads. They are given for `serializer=` and `deserializer=` of named
+topics; any other pair of functions will do.
 Must not know: publishers, subscribers.
 """
 

@@ -15,6 +15,7 @@ from kledger.named_topics.model import (
     CommitOutcome,
 )
 from kledger.native.channel_position import ChannelPosition
+from kledger.native.client.named_topics.subscriber_state import FetchedElement
 from kledger.native.errors import IllegalArgument, IllegalState, KledgerError
 
 
@@ -60,32 +61,26 @@ class Element:
         value: of `deserializer` and of the converter, if there are any; else the stored bytes.
         binary_value: the stored bytes; None for a tombstone of a Kafka producer.
         channel: the number of its channel.
-        position: its place in the channel.
         timestamp_ms: when the server accepted it.
     """
 
-    __slots__ = ("_commit", "binary_value", "channel", "position", "timestamp_ms", "value")
+    __slots__ = ("_commit", "_offset", "binary_value", "channel", "timestamp_ms", "value")
 
-    def __init__(
-        self,
-        *,
-        value: Any,
-        binary_value: bytes | None,
-        position: ChannelPosition,
-        timestamp_ms: int,
-        commit: QueueCommit,
-    ) -> None:
+    def __init__(self, value: Any, fetched: FetchedElement, commit: QueueCommit) -> None:
+        """Args: fetched: what the value was made of."""
         self.value = value
-        self.binary_value = binary_value
-        self.channel = position.channel
-        self.position = position
-        self.timestamp_ms = timestamp_ms
+        self.channel, _, self._offset, self.timestamp_ms, self.binary_value = fetched
         self._commit = commit
+
+    @property
+    def position(self) -> ChannelPosition:
+        """Its place in the channel; made when asked for, as few elements need it."""
+        return ChannelPosition(self.channel, self._offset)
 
     def __repr__(self) -> str:
         return f"Element({self.position}, {self.value!r})"
 
     async def commit(self) -> CommitResult:
         """Commit this element and all before it in its channel; see `Subscriber.commit`."""
-        outcome = await self._commit(self.channel, self.position)
-        return CommitResult.of(self.channel, self.position, outcome)
+        position = self.position
+        return CommitResult.of(self.channel, position, await self._commit(self.channel, position))

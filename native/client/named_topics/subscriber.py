@@ -289,13 +289,7 @@ class Subscriber(ClosesOnExit):
             value = self._converter(value)
             if value is None:
                 return None
-        return Element(
-            value=value,
-            binary_value=fetched.data,
-            position=ChannelPosition(fetched.channel, fetched.offset),
-            timestamp_ms=fetched.timestamp_ms,
-            commit=self._queue_commit,
-        )
+        return Element(value, fetched, self._queue_commit)
 
     async def heartbeat(self) -> None:
         """Tell the server that the application is alive, though it does not receive now.

@@ -60,12 +60,13 @@ class OwnershipChange(NamedTuple):
 
 @dataclass(slots=True)
 class _Channel:
-    """A channel that is owned."""
+    """A channel that is owned; `read_offset` is the one of its `ReadMark`."""
 
     ownership: int
     revision: int
     generation: int
     fetch_offset: int
+    read_offset: int
     elements: deque[FetchedElement] = field(default_factory=deque)
     answer: int = 0
     """The number of the last answer with elements of it."""
@@ -83,7 +84,7 @@ class SubscriberState:
     """
 
     __slots__ = (
-        "_answers", "_channels", "_generation", "_read", "_rotation", "buffered_bytes",
+        "_answers", "_channels", "_generation", "_lost", "_rotation", "buffered_bytes",
         "channel_count", "epoch",
     )  # fmt: skip
 
@@ -94,7 +95,8 @@ class SubscriberState:
         self._channels: dict[int, _Channel] = {}
         self._rotation: deque[int] = deque()
         """The owned channels with pre-fetched elements, the next one first."""
-        self._read: dict[int, ReadMark] = {}
+        self._lost: dict[int, ReadMark] = {}
+        """What the application got last of channels that are not owned any more."""
         self._generation = 0
         self._answers = 0
 
@@ -132,15 +134,19 @@ class SubscriberState:
 
     def _add(self, owned: OwnedChannel) -> None:
         self._generation += 1
+        revision, read_offset = self._lost.pop(owned.channel, (owned.revision, NO_OFFSET))
         self._channels[owned.channel] = _Channel(
-            owned.ownership, owned.revision, self._generation, owned.next_offset
+            owned.ownership,
+            owned.revision,
+            self._generation,
+            owned.next_offset,
+            read_offset if revision == owned.revision else NO_OFFSET,
         )
-        mark = self._read.get(owned.channel)
-        if mark is None or mark.revision != owned.revision:
-            self._read[owned.channel] = ReadMark(owned.revision, NO_OFFSET)
 
     def _drop(self, number: int) -> None:
-        self._clear(self._channels.pop(number))
+        channel = self._channels.pop(number)
+        self._lost[number] = ReadMark(channel.revision, channel.read_offset)
+        self._clear(channel)
 
     def _clear(self, channel: _Channel) -> None:
         self.buffered_bytes -= sum(each.size for each in channel.elements)
@@ -196,13 +202,14 @@ class SubscriberState:
         """Take the next element; None: nothing is pre-fetched."""
         if not self._rotation:
             return None
-        number = self._rotation.popleft()
-        channel = self._channels[number]
+        channel = self._channels[self._rotation[0]]
         element = channel.elements.popleft()
         self.buffered_bytes -= element.size
         if channel.elements:
-            self._rotation.append(number)
-        self._read[number] = ReadMark(channel.revision, element.offset)
+            self._rotation.rotate(-1)
+        else:
+            self._rotation.popleft()
+        channel.read_offset = element.offset
         return element
 
     def put_back(self, element: FetchedElement) -> bool:
@@ -215,7 +222,7 @@ class SubscriberState:
         channel.elements.appendleft(element)
         self._rotation.appendleft(element.channel)
         self.buffered_bytes += element.size
-        self._read[element.channel] = ReadMark(channel.revision, element.offset - 1)
+        channel.read_offset = element.offset - 1
         return True
 
     # Positions
@@ -223,14 +230,16 @@ class SubscriberState:
     def seeked(self, outcomes: Sequence[SeekOutcome]) -> None:
         """Begin elsewhere in the channels of a seek; what was pre-fetched of them is dropped."""
         for outcome in outcomes:
-            self._read[outcome.channel] = ReadMark(outcome.revision, outcome.next_offset - 1)
+            read_offset = outcome.next_offset - 1
             channel = self._channels.get(outcome.channel)
-            if channel is not None:
+            if channel is None:
+                self._lost[outcome.channel] = ReadMark(outcome.revision, read_offset)
+            else:
                 self._clear(channel)
                 self._generation += 1
                 channel.generation = self._generation
                 channel.fetch_offset = outcome.next_offset
-                channel.revision = outcome.revision
+                channel.revision, channel.read_offset = outcome.revision, read_offset
                 channel.committed_offset = NO_OFFSET
 
     def committed(self, channel: int, offset: int, revision: int) -> None:
@@ -256,7 +265,10 @@ class SubscriberState:
 
     def read_mark(self, channel: int) -> ReadMark:
         """Return what the application got last; also of a channel that was lost since."""
-        return self._read.get(channel, ReadMark(0, NO_OFFSET))
+        owned = self._channels.get(channel)
+        if owned is not None:
+            return ReadMark(owned.revision, owned.read_offset)
+        return self._lost.get(channel, ReadMark(0, NO_OFFSET))
 
     def next_offset(self, channel: int) -> int | None:
         """Return the offset of the next pre-fetched element, or where it is fetched from.
