@@ -54,9 +54,16 @@ def rejected(error: str, reason: str) -> CommitDecision:
     return CommitDecision(CommitOutcome(REJECTED, error, reason))
 
 
+# A request may have thousands of commits, so what is the same for all of them is made once.
+_OUTCOMES = {
+    status: CommitOutcome(status, "", "")
+    for status in (COMMITTED, UNOWNED, ALREADY_COMMITTED, NOTHING_TO_COMMIT)
+}
+
+
 def unchanged(status: str) -> CommitDecision:
     """Return the decision that nothing is to be done."""
-    return CommitDecision(CommitOutcome(status, "", ""))
+    return CommitDecision(_OUTCOMES[status])
 
 
 def decide_commit(
@@ -88,6 +95,6 @@ def decide_commit(
     if min(offset, view.end_offset - 1) < record.next_offset:
         return unchanged(NOTHING_TO_COMMIT)
     return CommitDecision(
-        CommitOutcome(COMMITTED if view.is_owner else UNOWNED, "", ""),
-        record._replace(committed_offset=offset, next_offset=offset + 1),
+        _OUTCOMES[COMMITTED if view.is_owner else UNOWNED],
+        ChannelRecord(offset + 1, offset, record.revision),
     )

@@ -198,6 +198,8 @@ class Publisher(ClosesOnExit):
 
     def _stored_form(self, value: Any) -> bytes:
         data = value if self._options.serializer is None else self._options.serializer(value)
+        if type(data) is bytes:
+            return data
         if not isinstance(data, bytes | bytearray | memoryview):
             raise IllegalArgument(f"value: expected bytes, got {type(data).__name__}")
         return bytes(data)
