@@ -9,6 +9,7 @@ Must not know: whether the server runs in this process.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -73,6 +74,8 @@ from kledger.native.errors import (
 )
 from kledger.runtime.signal import Signal
 from kledger.subscriptions.model import ALL, Delivery
+
+logger = logging.getLogger(__name__)
 
 PREFETCHED_BYTES_MAX = 8 << 20
 """What a subscriber holds of elements that were not received, but for one poll."""
@@ -561,7 +564,13 @@ class Subscriber(ClosesOnExit):
 
     async def open(self) -> None:
         """Join for the first time; only for `NamedTopic`. Raises the server's error."""
-        await self._join()
+        try:
+            await self._join()
+        except BaseException:
+            if self._id:  # the server has let it in
+                with suppress(KledgerError):
+                    await self._leave()
+            raise
         self._task = self._services.supervisor.spawn(
             self._run(), f"subscriber of {self._topic.name}"
         )
@@ -779,6 +788,15 @@ class Subscriber(ClosesOnExit):
         """Leave the group and close; receives that wait are cancelled. May be repeated."""
         await self._closing.run(self._close)
 
+    async def _act(self, action: Callable[[], object]) -> None:
+        """Run an action of `on_close`; what it raises stops no other."""
+        try:
+            returned = action()
+            if asyncio.iscoroutine(returned):
+                await returned
+        except Exception:
+            logger.exception("an action of closing the subscriber of %s raised", self._topic.name)
+
     async def _close(self) -> None:
         try:
             if self._task is not None:
@@ -793,9 +811,7 @@ class Subscriber(ClosesOnExit):
             self._state.disconnect()
             await self._listeners.finish()
             for action in self._close_actions:
-                returned = action()
-                if asyncio.iscoroutine(returned):
-                    await returned
+                await self._act(action)
         finally:
             self._on_closed(self)
 

@@ -60,9 +60,7 @@ async def test_destroyed_group_disconnects_its_subscribers_for_good(
 ) -> None:
     subscriber = await topic.create_subscriber(group="g")
     await publish(topic, values(3))
-    await receive(subscriber, 1)
-    waiting = asyncio.create_task(subscriber.receive_batch(5))
-    await soon(waiting)
+    await receive(subscriber, 3)
     waiting = asyncio.create_task(subscriber.receive_batch(5))
     await turn_loop()
     await topic.destroy_subscriber_group("g")
@@ -95,7 +93,7 @@ async def test_filter_and_converter_of_a_subscriber(topic: kledger.NamedTopic) -
 
 
 async def test_functions_of_a_group_are_those_of_all_its_subscribers(
-    topic: kledger.NamedTopic,
+    topic: kledger.NamedTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await topic.ensure_subscriber_group("g", **NAMED)
     for named in (None, NAMED["filter"]):
@@ -106,6 +104,12 @@ async def test_functions_of_a_group_are_those_of_all_its_subscribers(
             await subscriber.seek_to_tail_and_commit(0)
     with pytest.raises(kledger.IllegalArgument, match=r"filter: expected .* one of the modules"):
         await topic.ensure_subscriber_group("h", filter="os:system")
+    await topic.ensure_subscriber_group("broken", filter="json:dumps")
+    monkeypatch.delattr("json.dumps")
+    with pytest.raises(kledger.IllegalArgument, match="cannot be loaded"):
+        await topic.create_subscriber(group="broken")
+    [broken, _] = await topic.describe_groups()
+    assert ("broken", ()) == (broken.name, broken.subscribers)
     with pytest.raises(kledger.IllegalArgument, match="filter of group g: expected"):
         await topic.create_subscriber(group="g", filter=NAMED["converter"])
     with pytest.raises(kledger.IllegalArgument, match="filter"):

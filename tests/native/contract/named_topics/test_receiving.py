@@ -171,6 +171,11 @@ async def test_prefetching_has_a_limit_of_bytes(
 async def test_closing_cancels_receives_and_ends_everything(topic: kledger.NamedTopic) -> None:
     subscriber = await topic.create_subscriber(group="g")
     closed: list[str] = []
+
+    def broken() -> None:
+        raise ValueError(closed)
+
+    subscriber.on_close(broken)
     subscriber.on_close(lambda: closed.append("a"))
     pending = asyncio.create_task(subscriber.receive())
     await asyncio.sleep(0)
