@@ -16,17 +16,8 @@ from kledger.native.client.named_topics.subscriber_state import FetchedElement
 
 
 def received(*offsets: int) -> Received:
-    return [(FetchedElement(0, 1, each, 0, b"v"), element(each)) for each in offsets]
-
-
-def element(offset: int) -> Element:
-    return Element(
-        value=b"v",
-        binary_value=b"v",
-        position=ChannelPosition(0, offset),
-        timestamp_ms=0,
-        commit=uncommitted,
-    )
+    fetched = [FetchedElement(0, 1, each, 0, b"v") for each in offsets]
+    return [(each, Element(b"v", each, uncommitted)) for each in fetched]
 
 
 def uncommitted(channel: int, position: ChannelPosition) -> "asyncio.Future[CommitOutcome]":
