@@ -5,7 +5,7 @@ Rule: one remark for each case and figure that is known to miss; it is printed o
 
 from __future__ import annotations
 
-from benchmarks.cases import FSYNC, OS
+from benchmarks.cases import FSYNC, NAMED, NAMED_REMOTE, OS
 
 _SYNC = (
     "A sync costs the kernel about 0.1 ms of CPU, whatever its size, and as much again in switches"
@@ -47,6 +47,19 @@ _BESIDE = (
     " Above that it is a machine of two cores, on which the server, the load and the process that"
     " compacts run at the same time, and the disk: compare the p99 before and the p50"
 )
+_PUBLISH = (
+    "A publish is a send that is also counted for flow control and for flush, chooses its channel,"
+    " and returns a channel and a position instead of the id"
+)
+_ELEMENTS = (
+    "A subscriber decodes what it has fetched at once, keeps a record of it for each element, and"
+    " makes another object when it hands the element out; a consumer decodes a batch when it is"
+    " received, and hands out the decoded messages themselves"
+)
+_COMMITS = (
+    "Each commit is decided for itself, from an offset and what was read, and has a result; the"
+    " acknowledgements of one batch become one, with a bit for each record"
+)
 
 REMARKS: dict[tuple[str, str, str], str] = {
     ("produce-100b", "cpu_ms_per_mb", OS): _WAKE,
@@ -76,6 +89,13 @@ REMARKS: dict[tuple[str, str, str], str] = {
         ("beside-compaction", f"{who}_p99_ratio", subject): _BESIDE
         for who in ("produce", "fetch")
         for subject in (OS, FSYNC)
+    },
+    **{
+        (f"named-{work}-{channels}", figure, subject): words
+        for work, why in (("publish", _PUBLISH), ("receive", _ELEMENTS), ("commit", _COMMITS))
+        for channels in (1, 17)
+        for subject in (NAMED, NAMED_REMOTE)
+        for figure, words in (("cpu_all_ms_per_mb", why), ("records_per_s", f"{why}. {_SPREAD}"))
     },
 }
 """(case, figure, subject) -> why."""
