@@ -557,7 +557,7 @@ class NamedTopicService:
             if view is not None:
                 if decision.record is not None:
                     records[channel] = decision.record
-                    view = ChannelView(decision.record, *view[1:])  # _replace takes four times that
+                    view = ChannelView(decision.record, *view[1:])  # _replace takes twice as long
                 views[channel] = view
         if records:
             await _submit([self._channels.change(key, records)])
