@@ -103,7 +103,8 @@ class Publisher(ClosesOnExit):
         Raises:
             IllegalState: the publisher is closed, or a failure has stopped it.
             IllegalArgument: the value is not bytes, or the server refuses it.
-            TopicFull: the topic has no room, and the publisher does not wait for it.
+            TopicFull: the topic has no room, and the publisher does not wait for it, or is closed
+                meanwhile.
             TopicNotFound: the topic was destroyed.
             Unavailable: the server cannot be reached, or cannot write.
         """
@@ -120,7 +121,7 @@ class Publisher(ClosesOnExit):
         try:
             if not flow_control.try_enter():
                 await flow_control.enter()
-                self._check_active()
+                self._check_not_stopped()
             try:
                 if self._is_limited:
                     sent = await self._send_when_there_is_room(channel, data)
@@ -142,15 +143,16 @@ class Publisher(ClosesOnExit):
     async def _send_when_there_is_room(self, channel: int, data: bytes) -> MessageId:
         """Send a value to a topic with a capacity, one at a time to each channel.
 
-        So a value that was refused, and is sent again when there is room, is not overtaken.
+        So a value that was refused, and is sent again when there is room, is not overtaken. A
+        publisher that is closed sends what was published before, but waits for no more room.
         """
         async with self._channel_locks.setdefault(channel, asyncio.Lock()):
             while True:
-                self._check_active()
+                self._check_not_stopped()
                 try:
                     return await self._producer.send_to(channel, data)
                 except TopicFull:
-                    if self._options.fails_on_full:
+                    if self._options.fails_on_full or self._closing.has_begun:
                         raise
                 await self._services.broker.wait_for_room(
                     self._topic.name, len(data), self._room_wait_ms
@@ -182,11 +184,14 @@ class Publisher(ClosesOnExit):
         finally:
             self._on_closed(self)
 
-    def _check_active(self) -> None:
+    def _check_not_stopped(self) -> None:
         if self._failure is not None:
             raise IllegalState(
                 f"the publisher of {self._topic.name} was stopped by a failure: {self._failure}"
             )
+
+    def _check_active(self) -> None:
+        self._check_not_stopped()
         if self._closing.has_begun:
             raise IllegalState(f"the publisher of {self._topic.name} is closed")
 

@@ -86,6 +86,22 @@ async def test_closed_publisher_refuses_and_has_sent_what_was_outstanding(
     await publisher.flush()
 
 
+async def test_closed_publisher_of_a_topic_with_a_capacity_sends_what_there_is_room_for(
+    client: kledger.Client,
+) -> None:
+    topic = await client.named_topic("full", channel_count=1, max_unconsumed_bytes=5_000)
+    subscriber = await topic.create_subscriber(group="g")
+    publisher = await topic.create_publisher(on_failure="continue")
+    tasks = [asyncio.create_task(publisher.publish(each)) for each in values(10)]
+    tasks.append(asyncio.create_task(publisher.publish(bytes(4_900))))
+    await turn_loop(1)
+    await publisher.close()
+    assert values(10) == await receive_values(subscriber, 10)
+    with pytest.raises(kledger.TopicFull):
+        await tasks.pop()
+    assert 10 == len(await asyncio.gather(*tasks))
+
+
 async def test_failure_stops_a_publisher_unless_it_continues(topic: kledger.NamedTopic) -> None:
     too_large = bytes(3 << 20)
     stopping = await topic.create_publisher()
