@@ -192,7 +192,10 @@ class Subscriber(ClosesOnExit):
         return channel in self._state.channels
 
     def on_close(self, action: Callable[[], object]) -> None:
-        """Call `action` once, when the subscriber is closed; a coroutine function is awaited."""
+        """Call `action` once, when the subscriber is closed; a coroutine function is awaited.
+
+        What it raises is logged, and stops no other action.
+        """
         self._check_active()
         self._close_actions.append(action)
 
@@ -804,7 +807,7 @@ class Subscriber(ClosesOnExit):
                 await asyncio.wait([self._task])
             self._requests.cancel()
             await self._commits.finish()
-            if self._is_connected:
+            if self._is_connected or not self._options.group:  # an anonymous group is its own
                 self._is_connected = False
                 with suppress(KledgerError):  # else it times out
                     await self._leave()
@@ -814,6 +817,14 @@ class Subscriber(ClosesOnExit):
                 await self._act(action)
         finally:
             self._on_closed(self)
+
+    async def _act(self, action: Callable[[], object]) -> None:
+        try:
+            returned = action()
+            if asyncio.iscoroutine(returned):
+                await returned
+        except Exception:
+            logger.exception("%r raised; the subscriber of %s closes", action, self._topic.name)
 
 
 class _PollUnderWay(NamedTuple):

@@ -240,6 +240,16 @@ async def test_anonymous_subscriber_never_times_out_and_leaves_nothing(
     assert [] == await broker.subscriber_groups("timed")
 
 
+async def test_disconnected_anonymous_subscriber_leaves_nothing_when_it_is_closed(
+    topic: kledger.NamedTopic,
+) -> None:
+    subscriber = await topic.create_subscriber()
+    await subscriber.disconnect()
+    assert 1 == len(await topic.describe_groups())
+    await subscriber.close()
+    assert [] == await topic.describe_groups()
+
+
 async def test_added_channels_are_allocated_and_read_from_their_beginning(
     client: kledger.Client, topic: kledger.NamedTopic
 ) -> None:

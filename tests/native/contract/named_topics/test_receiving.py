@@ -201,6 +201,25 @@ async def test_closing_cancels_receives_and_ends_everything(topic: kledger.Named
             await call()
 
 
+async def test_close_action_that_raises_stops_no_other(
+    topic: kledger.NamedTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    subscriber = await topic.create_subscriber(group="g")
+    closed: list[str] = []
+
+    async def raising() -> None:
+        raise ValueError("the action's own")
+
+    async def closing() -> None:
+        closed.append("b")
+
+    subscriber.on_close(raising)
+    subscriber.on_close(closing)
+    await subscriber.close()
+    assert ["b"] == closed
+    assert "the action's own" in caplog.text
+
+
 async def test_uncommitted_elements_come_again_to_the_next_subscriber(
     topic: kledger.NamedTopic,
 ) -> None:
