@@ -63,7 +63,7 @@ class SubscriberGroupRecord(NamedTuple):
 
     Attributes:
         is_anonymous: it belongs to one subscriber, and ends with it.
-        created_ms: wall time.
+        created_ms: wall time; later than the ids of all subscribers before.
         filter_name, converter_name: `module:attribute`; empty: none.
     """
 

@@ -93,6 +93,8 @@ GROUPS_MAX = 10_000
 SUBSCRIBERS_MAX = 10_000
 """Subscribers of one group."""
 NAME_SIZE_MAX = 255
+NOT_MADE = 0
+"""In place of the time of a group that is not made yet."""
 
 
 class NamedTopicService:
@@ -295,7 +297,7 @@ class NamedTopicService:
         key = GroupKey(topic.id, group)
         wanted = SubscriberGroupRecord(
             is_anonymous=False,
-            created_ms=self._clock.now_ms(),
+            created_ms=NOT_MADE,
             filter_name=filter_name,
             converter_name=converter_name,
         )
@@ -330,6 +332,7 @@ class NamedTopicService:
             channels[opened.log.index] = ChannelRecord(first)
         if self._check_same(key, record):
             return  # another call has made it meanwhile
+        record = record._replace(created_ms=self._new_group_ms())
         await _submit(
             [self._group_records.change(key, record), self._channels.change(key, channels)]
         )
@@ -412,16 +415,18 @@ class NamedTopicService:
         subscriber = join.subscriber or self._new_id()
         if join.group:
             key = GroupKey(topic.id, join.group)
-            if join.subscriber and self._group_records.head(key) is None:
-                raise _no_group(join.group, name)
+            found = self._group_records.head(key)
+            if join.subscriber and (found is None or join.subscriber < _first_id(found.created_ms)):
+                raise _no_group(join.group, name)  # or it was made anew since
             await self.ensure_group(
                 name, join.group, filter_name=join.filter_name, converter_name=join.converter_name
             )
+            subscriber = join.subscriber or self._new_id()
         else:
             key = GroupKey(topic.id, f"{ANONYMOUS_PREFIX}{subscriber}")
             wanted = SubscriberGroupRecord(
                 is_anonymous=True,
-                created_ms=self._clock.now_ms(),
+                created_ms=NOT_MADE,
                 filter_name=join.filter_name,
                 converter_name=join.converter_name,
             )
@@ -444,7 +449,7 @@ class NamedTopicService:
             LedgerError: the group of an anonymous subscriber is still there.
         """
         topic = self._registry.get(name)
-        found = None if topic is None else self._groups.get(GroupKey(topic.id, group))
+        found = None if topic is None else self._group(GroupKey(topic.id, group))
         if found is None:
             return
         if found.is_anonymous:
@@ -785,8 +790,17 @@ class NamedTopicService:
 
     def _new_id(self) -> int:
         """Return an id that is larger than those before, also than those before a restart."""
-        self._last_id = max(self._last_id + 1, self._clock.now_ms() << 10)
+        self._last_id = max(self._last_id + 1, _first_id(self._clock.now_ms()))
         return self._last_id
+
+    def _new_group_ms(self) -> int:
+        """Return the time of a new group: between the ids before it and those of its subscribers.
+
+        So one that was a subscriber of a destroyed group of the same name is recognized by its id.
+        """
+        created_ms = max((self._last_id >> 10) + 1, self._clock.now_ms())
+        self._last_id = max(self._last_id, _first_id(created_ms))
+        return created_ms
 
     # Background work
 
@@ -827,12 +841,14 @@ class NamedTopicService:
 
     def _on_group_replayed(self, key: GroupKey) -> None:
         keys = self._keys_of.setdefault(key.topic_id, {})
-        if self._group_records.get(key) is None:
+        record = self._group_records.get(key)
+        if record is None:
             keys.pop(key, None)
             if not keys:
                 del self._keys_of[key.topic_id]
         else:
             keys[key] = None
+            self._last_id = max(self._last_id, _first_id(record.created_ms))
 
 
 async def _contained(work: Coroutine[None, None, None], what: str) -> None:
@@ -847,6 +863,11 @@ async def _submit(changes: Sequence[RecordChange]) -> None:
     error = await submit_together(changes)
     if error is not None:
         raise error
+
+
+def _first_id(now_ms: int) -> int:
+    """Return the smallest id of the subscribers that join at a time, or later."""
+    return now_ms << 10
 
 
 def _no_group(group: str, topic: str) -> GroupDestroyed:

@@ -53,6 +53,24 @@ async def test_subscriber_goes_on_behind_its_commit_when_its_server_is_restarted
     await server.stop()
 
 
+async def test_anonymous_subscriber_leaves_nothing_behind_a_restart_of_its_server(
+    tmp_path: Path, port: int
+) -> None:
+    address = f"127.0.0.1:{port}"
+    server = Server(tmp_path, native=address)
+    await server.start()
+    async with kledger.connect(f"kledger://{address}") as client:
+        topic = await client.named_topic("orders", channel_count=2)
+        subscriber = await topic.create_subscriber()
+        await server.stop()
+        server = Server(tmp_path, native=address)
+        await server.start()
+        assert ["orders"] == await client.named_topics()
+        await subscriber.close()
+        assert [] == await topic.describe_groups()
+    await server.stop()
+
+
 async def test_stopping_server_does_not_wait_for_polls(tmp_path: Path) -> None:
     server = Server(tmp_path, native="127.0.0.1:0")
     await server.start()

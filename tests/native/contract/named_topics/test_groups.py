@@ -80,6 +80,22 @@ async def test_destroyed_group_disconnects_its_subscribers_for_good(
         await subscriber.receive()
 
 
+async def test_subscriber_of_a_destroyed_group_does_not_join_its_successor(
+    topic: kledger.NamedTopic,
+) -> None:
+    away, polling = [await topic.create_subscriber(group="g") for _ in range(2)]
+    await away.disconnect()
+    await topic.destroy_subscriber_group("g")
+    await topic.ensure_subscriber_group("g")
+    successor = await topic.create_subscriber(group="g")
+    await publish(topic, values(1))
+    for subscriber in (away, polling):
+        with pytest.raises(kledger.IllegalState):
+            await soon(subscriber.receive())
+    await successor.disconnect()
+    assert values(1) == await receive_values(successor, 1)
+
+
 async def test_filter_and_converter_of_a_subscriber(topic: kledger.NamedTopic) -> None:
     subscriber = await topic.create_subscriber(group="g", filter=is_odd, converter=doubled)
     positions = await publish(topic, values(13))
