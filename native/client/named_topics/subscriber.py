@@ -818,14 +818,6 @@ class Subscriber(ClosesOnExit):
         finally:
             self._on_closed(self)
 
-    async def _act(self, action: Callable[[], object]) -> None:
-        try:
-            returned = action()
-            if asyncio.iscoroutine(returned):
-                await returned
-        except Exception:
-            logger.exception("%r raised; the subscriber of %s closes", action, self._topic.name)
-
 
 class _PollUnderWay(NamedTuple):
     """A poll that the server has not answered, and the generations that it was made in."""
