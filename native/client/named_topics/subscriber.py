@@ -807,7 +807,9 @@ class Subscriber(ClosesOnExit):
                 await asyncio.wait([self._task])
             self._requests.cancel()
             await self._commits.finish()
-            if self._is_connected or not self._options.group:  # an anonymous group is its own
+            # An anonymous one did not leave when the application disconnected it; one that has lost
+            # its server does not wait for it, and is ended by the server after a while.
+            if self._is_connected or (self._was_disconnected and not self._options.group):
                 self._is_connected = False
                 with suppress(KledgerError):  # else it times out
                     await self._leave()

@@ -56,6 +56,7 @@ async def test_subscriber_goes_on_behind_its_commit_when_its_server_is_restarted
 async def test_anonymous_subscriber_leaves_nothing_behind_a_restart_of_its_server(
     tmp_path: Path, port: int
 ) -> None:
+    """It may leave before it has noticed the restart."""
     address = f"127.0.0.1:{port}"
     server = Server(tmp_path, native=address)
     await server.start()
@@ -66,9 +67,22 @@ async def test_anonymous_subscriber_leaves_nothing_behind_a_restart_of_its_serve
         server = Server(tmp_path, native=address)
         await server.start()
         assert ["orders"] == await client.named_topics()
-        await subscriber.close()
+        await subscriber._leave()
         assert [] == await topic.describe_groups()
     await server.stop()
+
+
+async def test_subscribers_that_have_lost_their_server_close_at_once(tmp_path: Path) -> None:
+    server = Server(tmp_path, native="127.0.0.1:0")
+    await server.start()
+    url = f"kledger://{server.native_address}"
+    async with kledger.connect(url, operation_timeout_ms=600_000) as client:
+        topic = await client.named_topic("orders", channel_count=2)
+        subscribers = [await topic.create_subscriber(group=group) for group in ("g", None)]
+        await server.stop()
+        await until(lambda: not any(each.channels for each in subscribers))
+        for each in subscribers:
+            await soon(each.close())  # a call would wait for the server for ten minutes
 
 
 async def test_stopping_server_does_not_wait_for_polls(tmp_path: Path) -> None:
