@@ -24,7 +24,7 @@ class TopicCapacity:
     """The capacity of one topic.
 
     Attributes:
-        freed: told whenever groups have committed, or were destroyed.
+        freed: notified whenever groups have committed, or were destroyed.
     """
 
     def __init__(

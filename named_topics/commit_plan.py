@@ -2,7 +2,7 @@
 
 Rule: the rules of Coherence's topics, in this order. (1) An unknown group, (2) a position of
 another type, (3) a subscriber that does not own the channel, unless that is allowed, and (4) a
-position that nobody has read are rejected. (5) What is committed stays so; (6) where no element is
+position that was not read are rejected. (5) What is committed stays so; (6) where no element is
 at or below the position, nothing happens. (7) Else all elements up to the position are committed.
 "Read" means that the application has got the element, or that a seek has gone there.
 Must not know: rows, subscribers, when a commit is durable.

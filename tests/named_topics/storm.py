@@ -79,7 +79,7 @@ class Owned:
 
 @dataclass
 class Member:
-    """A subscriber, with what it was told."""
+    """A subscriber, and what it has received."""
 
     id: int = 0
     allocation: ChannelAllocation | None = None

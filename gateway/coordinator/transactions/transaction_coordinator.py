@@ -88,7 +88,7 @@ those that refused, and why. Raises LedgerError if the outcome is not known of a
 
 WriteGroupMarkers = Callable[[int, Set[str], bool], Awaitable[Collection[str]]]
 """Ends a producer's transaction in the offsets of groups, durably: (producer id, groups, is
-commit); returns the groups that nobody could be asked for. Raises LedgerError likewise."""
+commit); returns the groups whose owner could not be asked. Raises LedgerError likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

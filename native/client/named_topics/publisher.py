@@ -2,7 +2,7 @@
 
 Rule: values of one channel are stored in the order of their publishes. The batches are those of an
 idempotent producer, so that a lost connection stores none twice. After a failure a publisher stops,
-as otherwise later values would be stored without it, unless it was told to continue.
+as otherwise later values would be stored without it, unless `on_failure` is "continue".
 Must not know: whether the server runs in this process.
 """
 

@@ -61,7 +61,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class Listener:
-    """Keeps what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, frozenset[int]]] = []
