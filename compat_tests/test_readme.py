@@ -52,13 +52,18 @@ def test_readme_snippet_prints_what_it_wrote(kledger_server: str, name: str, exp
     assert expected in run(language, text, kledger_server)
 
 
+def connected(text: str, url: str | None, module: str = "kledger") -> str:
+    """Return a snippet that connects to this server; None: that embeds one."""
+    connecting = f'{module}.connect("{NATIVE_URL}")'
+    assert connecting in text
+    found = f"{module}.embedded(None)" if url is None else f'{module}.connect("{url}")'
+    return text.replace(connecting, found)
+
+
 @pytest.mark.parametrize("is_embedded", [True, False])
 def test_plain_snippet_prints_what_it_wrote(kledger_native_server: str, is_embedded: bool) -> None:
     language, text = snippets()["native-sync"]
-    connecting = f'kledger.sync.connect("{NATIVE_URL}")'
-    assert connecting in text
-    address = f'kledger.sync.connect("{kledger_native_server}")'
-    text = text.replace(connecting, "kledger.sync.embedded(None)" if is_embedded else address)
+    text = connected(text, None if is_embedded else kledger_native_server, "kledger.sync")
     assert "0 b'one from a script'" in run(language, text, ADDRESS)
 
 
@@ -67,20 +72,14 @@ def test_native_snippet_prints_what_it_wrote(kledger_native_server: str, is_embe
     language, text = snippets()["native"]
     lines = [line for line in text.splitlines() if line.strip()]
     assert len(lines) <= 11, "the example is to be short"
-    connecting = f'kledger.connect("{NATIVE_URL}")'
-    assert connecting in text
-    address = f'kledger.connect("{kledger_native_server}")'
-    text = text.replace(connecting, "kledger.embedded(None)" if is_embedded else address)
+    text = connected(text, None if is_embedded else kledger_native_server)
     assert "0 b'one from kledger' {'source': 'readme'}" in run(language, text, ADDRESS)
 
 
 @pytest.mark.parametrize("is_embedded", [True, False])
 def test_table_snippet_prints_what_it_wrote(kledger_native_server: str, is_embedded: bool) -> None:
     language, text = snippets()["native-table"]
-    connecting = f'kledger.connect("{NATIVE_URL}")'
-    assert connecting in text
-    address = f'kledger.connect("{kledger_native_server}")'
-    text = text.replace(connecting, "kledger.embedded(None)" if is_embedded else address)
+    text = connected(text, None if is_embedded else kledger_native_server)
     expected = "b'order-17' becomes b'paid'\nb'paid' 1\n"
     assert expected == run(language, text, ADDRESS)
 
@@ -90,10 +89,7 @@ def test_workers_of_the_readme_share_a_queue(kledger_native_server: str, is_embe
     language, text = snippets()["named-topic"]
     lines = [line for line in text.splitlines() if line.strip()]
     assert len(lines) <= 30, "the example is to be short"
-    connecting = f'kledger.connect("{NATIVE_URL}")'
-    assert connecting in text
-    address = f'kledger.connect("{kledger_native_server}")'
-    text = text.replace(connecting, "kledger.embedded(None)" if is_embedded else address)
+    text = connected(text, None if is_embedded else kledger_native_server)
     done = [line.partition(" did ")[2] for line in run(language, text, ADDRESS).splitlines()]
     assert {f"job {number}" for number in range(8)} == set(done)
 

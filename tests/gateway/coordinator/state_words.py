@@ -4,6 +4,7 @@
 writes, or are durable at once with `stores_at_once`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
@@ -20,7 +21,7 @@ class AnyGroup(Protocol):
     def abandon(self, waiter: int, now_ms: int) -> list[Effect]: ...
 
 
-class StateWorld(Generic[R]):
+class StateWorld(ABC, Generic[R]):
     """One group and what its table would do for it."""
 
     def __init__(self, *, stores_at_once: bool) -> None:
@@ -36,17 +37,17 @@ class StateWorld(Generic[R]):
     # What each kind of group does.
 
     @property
-    def hosted(self) -> AnyGroup:
-        raise NotImplementedError
+    @abstractmethod
+    def hosted(self) -> AnyGroup: ...
 
-    def replay(self, record: R) -> list[Effect]:
-        raise NotImplementedError
+    @abstractmethod
+    def replay(self, record: R) -> list[Effect]: ...
 
-    def write_failed(self, record: R) -> list[Effect]:
-        raise NotImplementedError
+    @abstractmethod
+    def write_failed(self, record: R) -> list[Effect]: ...
 
-    def refusal(self, result: object) -> object:
-        raise NotImplementedError
+    @abstractmethod
+    def refusal(self, result: object) -> object: ...
 
     # The world.
 
