@@ -10,9 +10,9 @@ Must not know: protocols.
 |                            | CursorNotFound                                                      |
 | open a new handle, or stop | Fenced, AlreadyClosed, Deleted                                      |
 | stop writing               | Terminated                                                          |
-| try again later            | StorageFailed, TooManyRequests, ResetInProgress,                    |
+| try again later            | StorageFailed, TierUnavailable, TooManyRequests, ResetInProgress,   |
 |                            | CompactedLedgerReplaced                                             |
-| wait for the other call    | ConcurrentWait, ConcurrentFind, CompactionRunning                   |
+| wait for the other call    | ConcurrentWait, ConcurrentFind, CompactionRunning, OffloadRunning   |
 | look at the disk           | NonRecoverable, Corrupt, UnreadableRow, StoreInUse, StoreUnusable   |
 """
 
@@ -61,6 +61,10 @@ class StorageFailed(LedgerError):
         self.full = full
 
 
+class TierUnavailable(LedgerError):
+    """The second storage did not answer as it should; a retry may succeed."""
+
+
 class NoMoreEntries(LedgerError):
     """There is no entry at or after that position."""
 
@@ -99,6 +103,10 @@ class ConcurrentFind(LedgerError):
 
 class CompactionRunning(LedgerError):
     """A compaction of the managed ledger already runs."""
+
+
+class OffloadRunning(LedgerError):
+    """An offload of the managed ledger already runs."""
 
 
 class CompactedLedgerReplaced(LedgerError):
