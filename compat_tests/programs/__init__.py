@@ -13,10 +13,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from compat_tests import peers
 from compat_tests.deadlines import WAIT_S
@@ -30,6 +31,7 @@ _BUILD_COMMANDS = {
     "go": "go build -o built/ ./...",
     "java": f"{_MAVEN} -DoutputDirectory=target/libraries",
     "node": "npm ci --silent --no-audit --no-fund",
+    "registry": "mvn -q -B dependency:unpack",
     "rust": "cargo build --quiet --locked",
 }
 # No toolchain is fetched in place of the one that is there.
@@ -40,6 +42,7 @@ _PINS = {
     "sarama": ("go/go.mod", r"IBM/sarama v(\S+)"),
     "segmentio-kafka-go": ("go/go.mod", r"segmentio/kafka-go v(\S+)"),
     "kafkajs": ("node/package.json", r'"kafkajs": "([^"]+)"'),
+    "apicurio-registry": ("registry/pom.xml", r"<apicurio.version>([^<]+)"),
     "rdkafka-rust": ("rust/Cargo.toml", r'rdkafka = .*?"=([^"]+)"'),
 }
 
@@ -133,12 +136,30 @@ def java_command(main_class: str, *arguments: str) -> list[str]:
     ]
 
 
+def registry_command() -> list[str]:
+    """Give the command of the schema registry; environment variables configure it.
+
+    Raises:
+        PeerMissing: see built().
+    """
+    folder = built("registry") / "target" / "registry"
+    return [
+        peers.program("java"),
+        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"),
+        *("-cp", f"{folder}/*:{folder / 'lib'}/*"),
+        "io.quarkus.runner.GeneratedMain",
+    ]
+
+
 @contextmanager
-def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: list[str], log: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program in the background, all that it says in a file; end it in the orderly way."""
     with log.open("ab") as said:
         process = subprocess.Popen(
             command,
+            env=os.environ | dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,
