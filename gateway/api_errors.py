@@ -13,7 +13,8 @@ import kledger.topics.errors as topics_errors
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError
 from kledger.runtime.error_table import ErrorTable
-from kledger.topics import Topic, TopicRegistry, TopicsError, UnknownTopic, check_name
+from kledger.topics import Topic, TopicRegistry, TopicsError, UnknownTopic
+from kledger.topics.topic_names import check_name, resolve_name
 
 T = TypeVar("T")
 
@@ -39,6 +40,12 @@ _CODES = ErrorTable(
         topics_errors.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         topics_errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
         topics_errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+        # Producers and consumers fail at once: a namespace does not come by waiting for it.
+        topics_errors.UnknownNamespace: ErrorCode.INVALID_TOPIC_EXCEPTION,
+        topics_errors.InvalidNamespaceName: ErrorCode.INVALID_TOPIC_EXCEPTION,  # no API has one
+        topics_errors.NamespaceExists: ErrorCode.TOPIC_ALREADY_EXISTS,  # likewise
+        topics_errors.NamespaceNotDeletable: ErrorCode.POLICY_VIOLATION,  # likewise
+        topics_errors.TooManyNamespaces: ErrorCode.POLICY_VIOLATION,
         topics_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
         topics_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
         topics_errors.TopicAlreadyExists: ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -115,6 +122,6 @@ def find_topic(registry: TopicRegistry, name: str) -> Topic:
     """
     topic = registry.get(name)
     if topic is None:
-        check_name(name)
+        check_name(resolve_name(name))
         raise UnknownTopic(f"The topic {name!r} does not exist.")
     return topic

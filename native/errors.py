@@ -18,6 +18,10 @@ class TopicExists(KledgerError):
     """A topic of that name exists already."""
 
 
+class NamespaceNotFound(TopicNotFound):
+    """There is no such namespace, and it is not created automatically."""
+
+
 class ConsumerBusy(KledgerError):
     """The subscription has a consumer that excludes this one, or is of another type."""
 
@@ -60,6 +64,10 @@ class CompactionRunning(KledgerError):
 
 class NotAllowed(KledgerError):
     """The server refuses this kind of request."""
+
+
+class NamespaceExists(NotAllowed):
+    """A namespace of that name exists already."""
 
 
 class Unavailable(KledgerError):

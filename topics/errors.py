@@ -42,6 +42,26 @@ class InvalidTopicName(TopicsError):
     """The name breaks Kafka's rules, or collides with another one."""
 
 
+class UnknownNamespace(InvalidTopicName):
+    """There is no such namespace, so it can have no topic, and no policies."""
+
+
+class InvalidNamespaceName(TopicsError):
+    """The name breaks the rules for namespaces."""
+
+
+class NamespaceExists(TopicsError):
+    """A namespace of that name exists."""
+
+
+class NamespaceNotDeletable(TopicsError):
+    """The namespace has topics, or is the one that always exists."""
+
+
+class TooManyNamespaces(TopicsError):
+    """The store has as many namespaces as it can have."""
+
+
 class InvalidTimestamp(TopicsError):
     """A timestamp or its type is not allowed by the topic.
 

@@ -8,6 +8,7 @@ Must not know: what the rows hold (records.py).
 key                    row
 =====================  =========================================================
 T name                 a topic
+N name                 a namespace, unless it is public/default without settings
 D topic id             a topic whose partitions are still being deleted
 P id index C           checkpoint of the partition's producers
 P id index L           log start offset that was set
@@ -24,6 +25,7 @@ from uuid import UUID
 from kledger.ledger.row_format import TEXT_REST, UUID16, RowKey
 
 TOPIC_KEYS = RowKey("topic", b"T", name=TEXT_REST)
+NAMESPACE_KEYS = RowKey("namespace", b"N", name=TEXT_REST)
 DELETION_KEYS = RowKey("deleted topic", b"D", topic_id=UUID16)
 PARTITION_PREFIX = b"P"
 _INDEX = Struct(">I")

@@ -1,9 +1,9 @@
-"""Topic registry: which topics exist, under which names and ids, with which settings.
+"""Topic registry: which topics exist, in which namespaces, with which ids and settings.
 
-Rule: a topic exists from the moment its record is durable until the record is deleted. Each change
-is one atomic write of records; when it is durable, memory follows by the replay that a start uses,
-whether its caller still waits or not. Changes are made one at a time. A deleted topic has another
-record until everything it has left is removed.
+Rule: a topic exists from the moment its record is durable until the record is deleted, and its
+namespace as long. Each change is one atomic write of records; when it is durable, memory follows by
+the replay that a start uses, whether its caller still waits or not. Changes are made one at a time.
+A deleted topic has another record until everything it has left is removed.
 Must not know: requests, records.
 """
 
@@ -30,16 +30,25 @@ from kledger.topics.errors import (
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidTopicName,
+    NamespaceNotDeletable,
     TopicAlreadyExists,
     TopicsError,
     UnknownTopic,
 )
+from kledger.topics.namespaces import Namespaces, unknown_namespace
 from kledger.topics.partition.records import TOPIC_ROWS, TopicRecord
 from kledger.topics.partition.results import from_ledger_error
 from kledger.topics.partition_addition import PartitionAddition
 from kledger.topics.retention import LowestCommittedOffset, enforce_retention, no_group
 from kledger.topics.topic import Topic, unknown_topic
-from kledger.topics.topic_names import check_name, collision_key, is_internal, resolve_name
+from kledger.topics.topic_names import (
+    DEFAULT_NAMESPACE,
+    check_name,
+    collision_key,
+    is_internal,
+    namespace_of,
+    resolve_name,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +71,7 @@ class TopicRegistry:
         self._clock = clock
         self._entropy = entropy
         self._records = RecordTable(store, TOPIC_ROWS, self._replayed)
+        self.namespaces = Namespaces(store, self._namespace_replayed)
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._collisions: dict[str, str] = {}
@@ -89,6 +99,7 @@ class TopicRegistry:
         registry = cls(
             store, defaults or TopicDefaults(), clock or SystemClock(), entropy or SystemEntropy()
         )
+        registry.namespaces.load()
         registry._records.load()
         registry._deleted_topics.load()
         return registry
@@ -124,8 +135,8 @@ class TopicRegistry:
             The topic as it would be stored.
 
         Raises:
-            InvalidTopicName, TopicAlreadyExists, InvalidPartitions, InvalidReplicationFactor,
-            InvalidConfig: it cannot be created.
+            InvalidTopicName, UnknownNamespace, TooManyNamespaces, TopicAlreadyExists,
+            InvalidPartitions, InvalidReplicationFactor, InvalidConfig: it cannot be created.
         """
         name = self.check_new_name(name)
         count = self.defaults.num_partitions if partitions == USE_DEFAULT else partitions
@@ -137,17 +148,19 @@ class TopicRegistry:
         )
         check_configs(record.configs)
         check_strategy(record.configs, self.defaults)
-        effective_config(record.configs, self.defaults)
+        namespace_configs = self.namespaces.configs_of(namespace_of(name))
+        effective_config(record.configs, self.defaults, namespace_configs)
         return record
 
     def check_new_name(self, name: str) -> str:
         """Check that a topic can be created under a name, and return the name in its one spelling.
 
         Raises:
-            InvalidTopicName, TopicAlreadyExists: it cannot.
+            InvalidTopicName, UnknownNamespace, TooManyNamespaces, TopicAlreadyExists: it cannot.
         """
         name = resolve_name(name)
         check_name(name)
+        self._check_namespace(namespace_of(name))
         if is_internal(name):
             raise InvalidTopicName(f"Topic name is invalid: {name!r} is kept for internal use")
         if name in self._topics:
@@ -158,6 +171,14 @@ class TopicRegistry:
                 f"Topic {name!r} collides with existing topic: {other}, as '.' and '_' count as one"
             )
         return name
+
+    def _check_namespace(self, namespace: str) -> None:
+        """Check that a topic can be created in a namespace, which may be created with it."""
+        if self.namespaces.exists(namespace):
+            return
+        if not self.defaults.namespaces_auto_create:
+            raise unknown_namespace(namespace)
+        self.namespaces.check_new(namespace)
 
     # Changes
 
@@ -172,8 +193,7 @@ class TopicRegistry:
         """Create a topic; -1 is the default.
 
         Raises:
-            InvalidTopicName, TopicAlreadyExists, InvalidPartitions, InvalidReplicationFactor,
-            InvalidConfig: see `check_creation`.
+            TopicsError: see `check_creation`.
             TopicStorageFailed: nothing was made.
         """
         async with self._changing:
@@ -181,7 +201,10 @@ class TopicRegistry:
             record = self.check_creation(
                 name, partitions=partitions, configs=configs, replication=replication
             )
-            await _submit([self._records.change(record.name, record)])
+            changes = [self._records.change(record.name, record)]
+            if not self.namespaces.exists(namespace := namespace_of(record.name)):
+                changes.insert(0, self.namespaces.creation(namespace, record.created_ms))
+            await _submit(changes)
             return self._topics[record.name]
 
     async def delete(self, name: str, *, topic_id: UUID | None = None) -> None:
@@ -292,6 +315,78 @@ class TopicRegistry:
             await self._change(topic, partition_count=topic.partition_count, configs=configs)
             return topic
 
+    # Namespaces
+
+    async def create_namespace(self, name: str) -> None:
+        """Create a namespace.
+
+        Raises:
+            InvalidNamespaceName, NamespaceExists, TooManyNamespaces: it cannot be created.
+            TopicStorageFailed: nothing was made.
+        """
+        async with self._changing:
+            await self._settle_writes()
+            self.namespaces.check_new(name)
+            await _submit([self.namespaces.creation(name, self._clock.now_ms())])
+
+    async def delete_namespace(self, name: str) -> None:
+        """Delete a namespace without topics, and its settings.
+
+        Raises:
+            InvalidNamespaceName, UnknownNamespace: there is no such namespace.
+            NamespaceNotDeletable: it has topics, or is `public/default`.
+            TopicStorageFailed: nothing was deleted.
+        """
+        async with self._changing:
+            await self._settle_writes()
+            self.namespaces.check_known(name)
+            if name == DEFAULT_NAMESPACE:
+                raise NamespaceNotDeletable(f"namespace {name!r} always exists")
+            if topics := self.topics_of(name):
+                raise NamespaceNotDeletable(
+                    f"namespace {name!r} has topics, expected none, got {len(topics)}:"
+                    f" {topics[0].name!r} is the first"
+                )
+            await _submit([self.namespaces.deletion(name)])
+
+    async def alter_namespace_configs(
+        self, name: str, changes: Mapping[str, str | None]
+    ) -> Mapping[str, str]:
+        """Change settings of a namespace, which are in force at once for its topics.
+
+        Args:
+            name: of the namespace.
+            changes: by the names of topic settings; None removes a setting.
+
+        Returns:
+            All its settings.
+
+        Raises:
+            InvalidNamespaceName, UnknownNamespace: there is no such namespace.
+            InvalidConfig: nothing was changed.
+            TopicStorageFailed: nothing was changed.
+        """
+        async with self._changing:
+            await self._settle_writes()
+            self.namespaces.check_known(name)
+            check_names(changes)
+            configs = _changed(self.namespaces.configs_of(name), changes)
+            check_configs(configs)
+            for topic in self.topics_of(name):
+                effective_config(topic.configs, self.defaults, configs)
+            await _submit([self.namespaces.change(name, configs, self._clock.now_ms())])
+            return configs
+
+    def topics_of(self, namespace: str) -> list[Topic]:
+        """Return the topics of a namespace, by name; plain."""
+        return [topic for topic in self.all() if namespace_of(topic.name) == namespace]
+
+    def _namespace_replayed(self, name: str) -> None:
+        configs = self.namespaces.configs_of(name)
+        for topic in self.topics_of(name):
+            topic.change_namespace(configs)
+        self.epoch += 1
+
     def check_changes(
         self, topic: Topic, changes: Mapping[str, str | None], *, replace: bool = False
     ) -> dict[str, str]:
@@ -303,23 +398,18 @@ class TopicRegistry:
         Raises:
             InvalidConfig: what is wrong.
         """
-        configs = {} if replace else dict(topic.configs)
         check_names(changes)
-        for key, text in changes.items():
-            if text is None:
-                configs.pop(key, None)
-            else:
-                configs[key] = text
+        configs = _changed({} if replace else topic.configs, changes)
         check_configs(configs)
         check_strategy(changes, self.defaults)
-        effective_config(configs, self.defaults)
+        effective_config(configs, self.defaults, topic.namespace_configs)
         return configs
 
     def check_defaults(self, defaults: TopicDefaults) -> None:
         """Check that every topic could have these defaults. Raises InvalidConfig."""
         effective_config({}, defaults)
         for topic in self._topics.values():
-            effective_config(topic.configs, defaults)
+            effective_config(topic.configs, defaults, topic.namespace_configs)
 
     def change_defaults(self, defaults: TopicDefaults) -> None:
         """Use other defaults, at once and for all topics; `check_defaults` must have passed."""
@@ -387,7 +477,7 @@ class TopicRegistry:
 
     async def _settle_writes(self) -> None:
         """Wait for a change whose caller was cancelled; the next is checked on what it leaves."""
-        if self._records.is_writing:
+        if self._records.is_writing or self.namespaces.is_writing:
             await self._store.flush()
 
     def _replayed(self, name: str) -> None:
@@ -409,6 +499,7 @@ class TopicRegistry:
             record,
             store=self._store,
             defaults=self.defaults,
+            namespace_configs=self.namespaces.configs_of(namespace_of(record.name)),
             clock=self._clock,
             supervisor=self._supervisor,
         )
@@ -430,6 +521,12 @@ class TopicRegistry:
         old = topic.record
         record = TopicRecord(old.name, old.topic_id, partition_count, dict(configs), old.created_ms)
         await _submit([self._records.change(record.name, record)])
+
+
+def _changed(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Return settings after changes; None removes one."""
+    after = {**configs, **changes}
+    return {name: text for name, text in after.items() if text is not None}
 
 
 async def _submit(changes: Sequence[RecordChange]) -> None:

@@ -13,6 +13,7 @@ from kledger.runtime.clock import Clock
 from kledger.runtime.keyed_locks import KeyedLocks
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.config.topic_config import (
+    NO_CONFIGS,
     TopicConfig,
     TopicDefaults,
     effective_config,
@@ -40,6 +41,7 @@ class Topic:
         defaults: TopicDefaults,
         clock: Clock,
         supervisor: Supervisor,
+        namespace_configs: Mapping[str, str] = NO_CONFIGS,
     ) -> None:
         self.record = record
         self.name = record.name
@@ -53,7 +55,9 @@ class Topic:
         self.is_deleted = False
         self.keeps_open = False
         """Whether idle partitions stay open."""
-        self.config: TopicConfig = effective_config(record.configs, defaults)
+        self.namespace_configs = namespace_configs
+        """Settings of the topic's namespace."""
+        self.config: TopicConfig = effective_config(record.configs, defaults, namespace_configs)
         self._store = store
         self._defaults = defaults
         self._clock = clock
@@ -179,8 +183,13 @@ class Topic:
         self._defaults = defaults
         self._reconfigure()
 
+    def change_namespace(self, configs: Mapping[str, str]) -> None:
+        """Use other settings of the namespace for those that the topic does not have itself."""
+        self.namespace_configs = configs
+        self._reconfigure()
+
     def _reconfigure(self) -> None:
-        config = effective_config(self.record.configs, self._defaults)
+        config = effective_config(self.record.configs, self._defaults, self.namespace_configs)
         if config != self.config:
             self.config = config
             for partition in self._partitions.values():

@@ -18,6 +18,7 @@ from kledger.gateway.wire.messages.k32_describe_configs import (
 )
 from kledger.topics import ConfigEntry, ConfigSource, ConfigType, TopicDefaults, describe
 from kledger.topics.config.config_values import normal_text
+from kledger.topics.config.topic_config import NO_CONFIGS
 
 TOPIC_SOURCE: Final = 1
 NODE_SOURCE: Final = 2
@@ -28,6 +29,7 @@ CLIENT_METRICS_SOURCE: Final = 7
 GROUP_SOURCE: Final = 8
 _SOURCES: Final = {
     ConfigSource.TOPIC: TOPIC_SOURCE,
+    ConfigSource.NAMESPACE: ALL_NODES_SOURCE,  # Kafka has no word for it; this one is nearest
     ConfigSource.BROKER: STATIC_BROKER_SOURCE,
     ConfigSource.DEFAULT: DEFAULT_SOURCE,
 }
@@ -49,6 +51,7 @@ def topic_entries(
     configs: Mapping[str, str],
     defaults: TopicDefaults,
     settings: BrokerSettings | None = None,
+    namespace_configs: Mapping[str, str] = NO_CONFIGS,
 ) -> Iterator[DescribeConfigsResourceResult]:
     """Yield every setting of a topic with these own values, sorted by name.
 
@@ -56,8 +59,9 @@ def topic_entries(
         configs: the topic's own.
         defaults: in force.
         settings: the defaults that were altered at runtime.
+        namespace_configs: of its namespace.
     """
-    for entry in describe(configs, defaults):
+    for entry in describe(configs, defaults, namespace_configs):
         result = _result(entry, entry.name, entry.value, read_only=False)
         if settings is not None:
             for synonym in result.synonyms:

@@ -171,7 +171,10 @@ class TopicConfigResource:
 
     def entries(self) -> Entries:
         """Return all settings, as they are shown."""
-        return topic_entries(self._topic.configs, self._registry.defaults, self._broker_settings)
+        topic = self._topic
+        return topic_entries(
+            topic.configs, self._registry.defaults, self._broker_settings, topic.namespace_configs
+        )
 
     def value(self, name: str) -> str:
         """Return the text in force of a setting."""

@@ -34,6 +34,7 @@ from kledger.gateway.wire.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kledger.topics.topic_names import namespace_of
 from kledger.topics import (
     InvalidConfig,
     InvalidReplicationFactor,
@@ -101,7 +102,12 @@ async def _create(
                 config_source=entry.config_source,
                 is_sensitive=False,
             )
-            for entry in topic_entries(values, registry.defaults, services.broker_settings)
+            for entry in topic_entries(
+                values,
+                registry.defaults,
+                services.broker_settings,
+                registry.namespaces.configs_of(namespace_of(checked.name)),
+            )
         ]
     return result
 

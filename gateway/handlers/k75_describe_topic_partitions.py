@@ -23,7 +23,8 @@ from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from kledger.topics import InvalidTopicName, Topic, check_name
+from kledger.topics import InvalidTopicName, Topic
+from kledger.topics.topic_names import check_name, resolve_name
 
 KEY = 75
 MIN_VERSION = 0
@@ -94,7 +95,7 @@ def _starts(
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     try:
-        check_name(name)
+        check_name(resolve_name(name))
     except InvalidTopicName:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     else:

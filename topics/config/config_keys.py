@@ -31,6 +31,13 @@ DAY_MS = 24 * HOUR_MS
 WAITS_FOR = "kledger.retention.waits.for"
 COMPACTION_THRESHOLD = "kledger.compaction.threshold.bytes"
 COMPACTION_STRATEGY = "compaction.strategy"
+DATA_READ_PRIORITY = "kledger.data.read.priority"
+OFFLOAD_THRESHOLD_BYTES = "kledger.offload.threshold.bytes"
+OFFLOAD_THRESHOLD_SECONDS = "kledger.offload.threshold.seconds"
+OFFLOAD_DELETION_LAG_MS = "kledger.offload.deletion.lag.ms"
+TIERED_FIRST, BOOKKEEPER_FIRST = "tiered-first", "bookkeeper-first"
+TIERED_STORAGE_FIRST = "tiered-storage-first"
+"""Pulsar's other spelling of `TIERED_FIRST`."""
 SUBSCRIPTIONS, GROUPS = "subscriptions", "groups"
 NO_EFFECT = "Accepted and reported; it changes nothing here, because "
 """Begins the sentence about a setting that is stored and changes nothing."""
@@ -216,6 +223,36 @@ _COMPACTION = (
     ),
 )  # fmt: skip
 
+_OFFLOAD = (
+    _key(
+        DATA_READ_PRIORITY, STRING, TIERED_FIRST,
+        "Which copy of an offloaded ledger is read while both exist: tiered-first (or"
+        " tiered-storage-first), the one in the tier, and if that fails the primary;"
+        " bookkeeper-first, the primary. Pulsar's managedLedgerDataReadPriority.",
+        allowed=one_of(TIERED_FIRST, BOOKKEEPER_FIRST, TIERED_STORAGE_FIRST),
+        broker=DATA_READ_PRIORITY,
+    ),
+    _key(
+        OFFLOAD_THRESHOLD_BYTES, LONG, -1,
+        "The oldest closed ledgers of a partition are offloaded until at most this many bytes are"
+        " not; 0: all closed ledgers; -1: size does not matter. Pulsar's"
+        " managedLedgerOffloadThresholdInBytes.",
+        allowed=at_least(-1), broker=OFFLOAD_THRESHOLD_BYTES,
+    ),
+    _key(
+        OFFLOAD_THRESHOLD_SECONDS, LONG, -1,
+        "Closed ledgers are offloaded when they were closed this long ago; 0: at once; -1: age"
+        " does not matter. Pulsar's managedLedgerOffloadThresholdInSeconds.",
+        allowed=at_least(-1), broker=OFFLOAD_THRESHOLD_SECONDS,
+    ),
+    _key(
+        OFFLOAD_DELETION_LAG_MS, LONG, -1,
+        "The primary copy of a ledger is deleted when it was offloaded longer ago than this; -1:"
+        " never. Pulsar's managedLedgerOffloadDeletionLagMs.",
+        allowed=at_least(-1), broker=OFFLOAD_DELETION_LAG_MS,
+    ),
+)  # fmt: skip
+
 _STORAGE = (
     _key(
         "flush.messages", LONG, LONG_MAX,
@@ -279,5 +316,7 @@ _STORAGE = (
 
 CONFIG_KEYS: dict[str, ConfigKey] = {
     key.name: key
-    for key in sorted(_RETENTION + _MESSAGES + _COMPACTION + _STORAGE, key=lambda each: each.name)
+    for key in sorted(
+        _RETENTION + _MESSAGES + _COMPACTION + _OFFLOAD + _STORAGE, key=lambda each: each.name
+    )
 }

@@ -1,7 +1,8 @@
 """The configuration of one topic: values that were set, values in force and their sources.
 
 Rule: texts are checked when they are set, against the table of names; afterwards only typed,
-effective values are used. A topic value precedes a broker value, that precedes Kafka's default.
+effective values are used. Of each setting the value of the topic precedes that of its namespace,
+that precedes the broker's, and that the default.
 Must not know: how configurations are stored or sent.
 """
 
@@ -15,7 +16,11 @@ from kledger.topics.config.config_keys import (
     COMPACTION_STRATEGY,
     COMPACTION_THRESHOLD,
     CONFIG_KEYS,
+    DATA_READ_PRIORITY,
     GROUPS,
+    OFFLOAD_DELETION_LAG_MS,
+    OFFLOAD_THRESHOLD_BYTES,
+    OFFLOAD_THRESHOLD_SECONDS,
     SUBSCRIPTIONS,
     WAITS_FOR,
     ConfigKey,
@@ -26,6 +31,7 @@ from kledger.topics.errors import InvalidConfig, StrategyNotAllowed
 
 KEPT_MAX = 256
 """Sets of settings whose typed values are cached; topics with equal settings share them."""
+NO_CONFIGS: Mapping[str, str] = {}
 TIMESTAMP_MIN = -(1 << 63)
 TIMESTAMP_MAX = (1 << 63) - 1
 
@@ -34,6 +40,7 @@ class ConfigSource(Enum):
     """Where a value in force was set."""
 
     TOPIC = "topic"
+    NAMESPACE = "namespace"
     BROKER = "broker"
     DEFAULT = "default"
 
@@ -77,6 +84,8 @@ class TopicDefaults:
     compaction_strategy_modules: tuple[str, ...] = ()
     """The modules whose strategies topics may name in `compaction.strategy`, separated by commas; a
     package includes the modules in it. Compactions import them, in processes of their own."""
+    namespaces_auto_create: bool = False
+    """Whether a new topic creates its namespace, if that does not exist."""
 
     def __post_init__(self) -> None:
         if self.batch_validation not in ("header", "full"):
@@ -103,6 +112,9 @@ class TopicConfig:
         is_walked: records of every batch are checked one by one.
         waits_for_subscriptions, waits_for_groups: retention keeps what these have not consumed.
         producer_id_expiration_ms: how long an idle producer is remembered.
+        data_read_priority: which copy of an offloaded ledger is read, in one of its spellings.
+        offload_threshold_bytes, offload_threshold_seconds: -1: it does not matter.
+        offload_deletion_lag_ms: -1: primaries are not deleted.
     """
 
     size_max: int
@@ -126,6 +138,10 @@ class TopicConfig:
     compaction_threshold_bytes: int
     compaction_strategy: str
     strategy_modules: tuple[str, ...]
+    data_read_priority: str
+    offload_threshold_bytes: int
+    offload_threshold_seconds: int
+    offload_deletion_lag_ms: int
 
     def check_strategy(self) -> None:
         """Check that the server allows the strategy. Raises StrategyNotAllowed."""
@@ -181,16 +197,25 @@ def check_strategy(configs: Mapping[str, str | None], defaults: TopicDefaults) -
         raise InvalidConfig(refusal(name, modules))
 
 
-def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> TopicConfig:
+def effective_config(
+    configs: Mapping[str, str],
+    defaults: TopicDefaults,
+    namespace_configs: Mapping[str, str] = NO_CONFIGS,
+) -> TopicConfig:
     """Compute the values in force for a topic with these settings.
 
     Cached: most topics of a server have the same settings, and there may be thousands.
+
+    Args:
+        configs: of the topic itself.
+        defaults: of the server.
+        namespace_configs: of the topic's namespace, by the names of topic settings.
 
     Raises:
         InvalidConfig: two values contradict each other.
     """
     return _effective_config(
-        frozenset(configs.items()),
+        frozenset({**namespace_configs, **configs}.items()),
         frozenset(defaults.configs.items()),
         defaults.batch_validation,
         defaults.producer_id_expiration_ms,
@@ -244,6 +269,10 @@ def _effective_config(
         compaction_threshold_bytes=number(COMPACTION_THRESHOLD),
         compaction_strategy=str(_value(COMPACTION_STRATEGY, configs, broker_configs)),
         strategy_modules=strategy_modules,
+        data_read_priority=str(_value(DATA_READ_PRIORITY, configs, broker_configs)),
+        offload_threshold_bytes=number(OFFLOAD_THRESHOLD_BYTES),
+        offload_threshold_seconds=number(OFFLOAD_THRESHOLD_SECONDS),
+        offload_deletion_lag_ms=number(OFFLOAD_DELETION_LAG_MS),
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
         min_cleanable_dirty_ratio=float(
@@ -252,26 +281,43 @@ def _effective_config(
     )
 
 
-def describe(configs: Mapping[str, str], defaults: TopicDefaults) -> list[ConfigEntry]:
+def describe(
+    configs: Mapping[str, str],
+    defaults: TopicDefaults,
+    namespace_configs: Mapping[str, str] = NO_CONFIGS,
+) -> list[ConfigEntry]:
     """List every setting of a topic, sorted by name, with where its value comes from."""
-    return list(_entries(frozenset(configs.items()), frozenset(defaults.configs.items())))
+    return list(
+        _entries(
+            frozenset(configs.items()),
+            frozenset(namespace_configs.items()),
+            frozenset(defaults.configs.items()),
+        )
+    )
 
 
 @lru_cache(maxsize=KEPT_MAX)
 def _entries(
-    topic: frozenset[tuple[str, str]], broker: frozenset[tuple[str, str]]
+    topic: frozenset[tuple[str, str]],
+    namespace: frozenset[tuple[str, str]],
+    broker: frozenset[tuple[str, str]],
 ) -> tuple[ConfigEntry, ...]:
-    configs, broker_configs = dict(topic), dict(broker)
+    levels = ((ConfigSource.TOPIC, dict(topic)), (ConfigSource.NAMESPACE, dict(namespace)))
     keys = (key for key in CONFIG_KEYS.values() if not key.is_internal)
-    return tuple(_entry(key, configs, broker_configs) for key in keys)
+    return tuple(_entry(key, levels, dict(broker)) for key in keys)
 
 
-def _entry(key: ConfigKey, configs: Mapping[str, str], broker: Mapping[str, str]) -> ConfigEntry:
+def _entry(
+    key: ConfigKey,
+    levels: Iterable[tuple[ConfigSource, Mapping[str, str]]],
+    broker: Mapping[str, str],
+) -> ConfigEntry:
     """Show one setting; a default that has several broker-level names, or none, is no synonym."""
-    synonyms = []
-    if key.name in configs:
-        text = normal_text(_value(key.name, configs, broker))
-        synonyms.append(ConfigSynonym(key.name, text, ConfigSource.TOPIC))
+    synonyms = [
+        ConfigSynonym(key.name, normal_text(_value(key.name, configs, broker)), source)
+        for source, configs in levels
+        if key.name in configs
+    ]
     for synonym in key.synonyms:
         if synonym.name in broker:
             text = broker[synonym.name].strip()
@@ -279,9 +325,13 @@ def _entry(key: ConfigKey, configs: Mapping[str, str], broker: Mapping[str, str]
     if len(key.synonyms) == 1:
         synonyms.append(ConfigSynonym(key.synonyms[0].name, key.default, ConfigSource.DEFAULT))
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-    value = synonyms[0].value if source is ConfigSource.TOPIC else key.default
-    if source is ConfigSource.BROKER:
-        value = _broker_value(key, broker) or key.default
+    match source:
+        case ConfigSource.TOPIC | ConfigSource.NAMESPACE:
+            value = synonyms[0].value
+        case ConfigSource.BROKER:
+            value = _broker_value(key, broker) or key.default
+        case ConfigSource.DEFAULT:
+            value = key.default
     return ConfigEntry(key.name, value, key.type, source, key.documentation, tuple(synonyms))
 
 

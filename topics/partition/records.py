@@ -24,7 +24,7 @@ from kledger.ledger.row_format import (
     json_rest,
     mapping,
 )
-from kledger.topics.keys import DELETION_KEYS, TOPIC_KEYS
+from kledger.topics.keys import DELETION_KEYS, NAMESPACE_KEYS, TOPIC_KEYS
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.transaction_state import AbortedTransaction
@@ -39,6 +39,18 @@ class TopicRecord(NamedTuple):
     name: str
     topic_id: UUID
     partition_count: int
+    configs: Mapping[str, str]
+    created_ms: int
+
+
+class NamespaceRecord(NamedTuple):
+    """A namespace as it is stored.
+
+    Attributes:
+        configs: settings of its topics that do not have their own, by the names of topic settings.
+    """
+
+    name: str
     configs: Mapping[str, str]
     created_ms: int
 
@@ -79,11 +91,30 @@ def _topic_record(fields: Any) -> TopicRecord:
     )
 
 
-# The names of settings change from release to release, so a topic is JSON behind the version.
-_TOPIC_JSON = json_rest(separators=(",", ":"), sort_keys=True)
-_TOPIC_LAYOUTS = {VERSION: converted(_TOPIC_JSON, _topic_fields, _topic_record)}
+def _namespace_fields(record: NamespaceRecord) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "configs": dict(record.configs),
+        "created_ms": record.created_ms,
+    }
+
+
+def _namespace_record(fields: Any) -> NamespaceRecord:
+    return NamespaceRecord(
+        str(fields["name"]),
+        {str(name): str(value) for name, value in fields["configs"].items()},
+        int(fields["created_ms"]),
+    )
+
+
+# The names of settings change from release to release, so what has some is JSON behind the version.
+_JSON = json_rest(separators=(",", ":"), sort_keys=True)
+_TOPIC_LAYOUTS = {VERSION: converted(_JSON, _topic_fields, _topic_record)}
 _TOPICS = RowFormat[TopicRecord]("topic", _TOPIC_LAYOUTS)
 _DELETED_TOPICS = RowFormat[TopicRecord]("deleted topic", _TOPIC_LAYOUTS)
+_NAMESPACES = RowFormat[NamespaceRecord](
+    "namespace", {VERSION: converted(_JSON, _namespace_fields, _namespace_record)}
+)
 _LOG_STARTS = RowFormat[int]("log start", {VERSION: I64})
 _LEDGER_SUMMARIES = RowFormat[LedgerSummary](
     "ledger summary",
@@ -162,6 +193,18 @@ def _decode_deleted_topic_row(key: bytes, row: bytes) -> tuple[UUID, TopicRecord
     return topic_id, _DELETED_TOPICS.decode(row, which=str(topic_id))
 
 
+def _decode_namespace_row(key: bytes, row: bytes) -> tuple[str, NamespaceRecord]:
+    (name,) = NAMESPACE_KEYS.decode(key)
+    return name, _NAMESPACES.decode(row, which=name)
+
+
+NAMESPACE_ROWS = RecordRows[str, NamespaceRecord](
+    prefix=NAMESPACE_KEYS.prefix,
+    encode_key=NAMESPACE_KEYS.encode,
+    encode=_NAMESPACES.encode,
+    decode=_decode_namespace_row,
+)
+"""Namespaces, by name."""
 TOPIC_ROWS = RecordRows[str, TopicRecord](
     prefix=TOPIC_KEYS.prefix,
     encode_key=TOPIC_KEYS.encode,

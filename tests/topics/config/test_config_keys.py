@@ -39,7 +39,9 @@ unclean.leader.election.enable boolean false unclean.leader.election.enable
 """
 
 OURS = {
-    "compaction.strategy", "kledger.compaction.threshold.bytes", "kledger.retention.waits.for",
+    "compaction.strategy", "kledger.compaction.threshold.bytes", "kledger.data.read.priority",
+    "kledger.offload.deletion.lag.ms", "kledger.offload.threshold.bytes",
+    "kledger.offload.threshold.seconds", "kledger.retention.waits.for",
 }  # fmt: skip
 
 

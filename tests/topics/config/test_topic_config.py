@@ -167,7 +167,7 @@ def test_describe_lists_every_public_name_with_its_source() -> None:
     defaults = TopicDefaults(configs={"log.retention.hours": "2"})
     entries = {entry.name: entry for entry in describe({"retention.ms": "5"}, defaults)}
     assert sorted(entries) == list(entries)
-    assert 36 == len(entries)
+    assert 40 == len(entries)
     found = entries["retention.ms"]
     assert ("5", ConfigSource.TOPIC) == (found.value, found.source)
     assert [
@@ -176,6 +176,13 @@ def test_describe_lists_every_public_name_with_its_source() -> None:
     ] == [(each.name, each.value, each.source) for each in found.synonyms]
     without = {entry.name: entry for entry in describe({}, defaults)}["retention.ms"]
     assert ("7200000", ConfigSource.BROKER) == (without.value, without.source)
+    shared = {"retention.ms": "6"}
+    for own, value in (({"retention.ms": "5"}, "5"), ({}, "6")):
+        inherited = {each.name: each for each in describe(own, defaults, shared)}["retention.ms"]
+        assert value == inherited.value
+        assert ("retention.ms", "6", ConfigSource.NAMESPACE) in [
+            (each.name, each.value, each.source) for each in inherited.synonyms
+        ]
     assert ConfigSource.DEFAULT is entries["segment.ms"].source
     assert all(entry.documentation.endswith(".") for entry in entries.values())
 
