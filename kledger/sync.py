@@ -49,6 +49,8 @@ from kledger.native.errors import (
     IllegalState,
     InvalidArgument,
     KledgerError,
+    NamespaceExists,
+    NamespaceNotFound,
     NotAllowed,
     SubscriptionFenced,
     SubscriptionNotFound,
@@ -87,6 +89,8 @@ __all__ = [
     "Message",
     "MessageId",
     "NamedTopic",
+    "NamespaceExists",
+    "NamespaceNotFound",
     "NotAllowed",
     "OrderBy",
     "Orderable",
@@ -592,6 +596,11 @@ class Client(_SyncProxy[AsyncClient]):
     terminate = _sync_method(AsyncClient.terminate)
     compact = _sync_method(AsyncClient.compact)
     compaction_status = _sync_method(AsyncClient.compaction_status)
+    namespaces = _sync_method(AsyncClient.namespaces)
+    create_namespace = _sync_method(AsyncClient.create_namespace)
+    delete_namespace = _sync_method(AsyncClient.delete_namespace)
+    policies = _sync_method(AsyncClient.policies)
+    set_policies = _sync_method(AsyncClient.set_policies)
     position_of = _sync_method(AsyncClient.position_of)
     offset_of = _sync_method(AsyncClient.offset_of)
     subscriptions = _sync_method(AsyncClient.subscriptions)

@@ -304,6 +304,42 @@ class BrokerAdmin(Protocol):
         """Return how far the compaction of a topic has come. Raises TopicNotFound."""
         ...
 
+    async def namespaces(self) -> list[str]:
+        """Return the names of all namespaces, sorted."""
+        ...
+
+    async def create_namespace(self, name: str) -> None:
+        """Create a namespace. Raises NamespaceExists, InvalidArgument, NotAllowed."""
+        ...
+
+    async def delete_namespace(self, name: str) -> None:
+        """Delete a namespace. Raises NamespaceNotFound; NotAllowed: it has topics."""
+        ...
+
+    async def policies(self, name: str) -> dict[str, str]:
+        """Return what is set for a namespace, or for a topic itself, by Pulsar's names.
+
+        Raises:
+            NamespaceNotFound, TopicNotFound: there is none of that name.
+        """
+        ...
+
+    async def set_policies(
+        self, name: str, policies: Mapping[str, str], removed: Sequence[str]
+    ) -> None:
+        """Change policies of a namespace or a topic, all or none; they are in force at once.
+
+        Args:
+            name: of the topic, or with one slash of the namespace.
+            policies: what to set, by Pulsar's names.
+            removed: names of what not to set any more.
+
+        Raises:
+            NamespaceNotFound, TopicNotFound: there is none of that name.
+            InvalidArgument: a policy is unknown, or its value is not allowed.
+        """
+        ...
+
     async def subscriptions(self, topic: str) -> list[str]:
         """Return the names of the durable subscriptions, sorted."""
         ...

@@ -58,12 +58,12 @@ class TopicTerminated(KledgerError):
     """The topic accepts no more messages."""
 
 
-class CompactionRunning(KledgerError):
-    """The topic is being compacted; a retry when that has ended will work."""
-
-
 class NotAllowed(KledgerError):
     """The server refuses this kind of request."""
+
+
+class CompactionRunning(NotAllowed):
+    """The topic is being compacted; a retry when that has ended will work."""
 
 
 class NamespaceExists(NotAllowed):

@@ -34,13 +34,13 @@ from kledger.gateway.wire.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from kledger.topics.topic_names import namespace_of
 from kledger.topics import (
     InvalidConfig,
     InvalidReplicationFactor,
     TopicsError,
     check_partition_count,
 )
+from kledger.topics.topic_names import namespace_of
 
 KEY = 19
 MIN_VERSION = 2

@@ -18,6 +18,7 @@ NOUNS = {
     "doctor": "check a stopped store and list what is damaged",
     "ledger": "inspect the managed ledgers of a stopped store, export what is readable",
     "topic": "list, create, delete, forward and show the topics of a running server",
+    "namespace": "list, create and delete namespaces of a running server, and set their policies",
     "named-topic": "show and destroy named topics and subscriber groups of a running server",
     "subscription": "inspect, create, delete and reset the subscriptions of a running server",
     "client-metrics": "show the metrics that Kafka clients push to a running server",

@@ -20,6 +20,7 @@ from kledger.native.client.client import Client
 from kledger.native.errors import (
     InvalidArgument,
     KledgerError,
+    NamespaceExists,
     SubscriptionNotFound,
     TopicExists,
     TopicNotFound,
@@ -28,7 +29,9 @@ from kledger.native.message_id import MessageId
 from kledger.setting_values import SettingError, split_address
 
 DEFAULT_ADDRESS = "127.0.0.1:9093"
-USAGE_ERRORS = (InvalidArgument, SubscriptionNotFound, TopicExists, TopicNotFound)
+USAGE_ERRORS = (
+    InvalidArgument, NamespaceExists, SubscriptionNotFound, TopicExists, TopicNotFound,
+)  # fmt: skip
 EXIT_CODES = "exit code 0: done; 1: the server failed; 2: a mistake of the caller"
 SEEK_TARGET_HELP = (
     "earliest, latest, a time (milliseconds since 1970, or like 2026-01-31T12:00:00Z), or a "
@@ -96,6 +99,14 @@ def address(text: str) -> str:
     except SettingError:
         raise argparse.ArgumentTypeError(f"expected HOST:PORT, got {text!r}") from None
     return text
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """Return KEY and VALUE of KEY=VALUE, for argparse."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
+    return key, value
 
 
 def count(text: str) -> int:

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from kledger.cli import live, usage_error
+from kledger.cli import live, policies, usage_error
 from kledger.cli.live import print_result
 from kledger.cli.plain_text import table
 from kledger.cli.topic_table import show_table
@@ -40,6 +40,7 @@ _VERBS = {
     "terminate": "refuse new messages of a topic; it can still be read",
     "compact": "keep the newest message of each key; ends when that is done",
     "compaction-status": "show how far the last compaction of a topic has come",
+    **policies.VERBS,
     "table": "show a topic as a table: the last value of each key",
     "forward": "copy a topic to another one until the command is stopped",
 }
@@ -48,12 +49,13 @@ _VERBS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their flags."""
     added = live.add_live_verbs(parser, _VERBS)
+    policies.add_arguments(added)
     for verb, each in added.items():
         if verb not in {"list", "forward"}:
             each.add_argument("topic", metavar="TOPIC")
     added["create"].add_argument("--partitions", metavar="N", type=live.count, default=1)
     added["create"].add_argument(
-        "--config", metavar="KEY=VALUE", type=_assignment, action="append", default=[],
+        "--config", metavar="KEY=VALUE", type=live.assignment, action="append", default=[],
         help="a topic setting by Kafka's name; may be repeated",
     )  # fmt: skip
     added["table"].add_argument(
@@ -88,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     verbs: dict[str, live.Verb] = {
         "list": list_all, "stats": stats, "create": create, "delete": delete,
         "terminate": terminate, "compact": compact, "compaction-status": compaction_status,
-        "table": show_table,
+        "table": show_table, **policies.verbs("topic"),
     }  # fmt: skip
     if arguments.verb == "forward":
         return forward(arguments)
@@ -225,10 +227,3 @@ async def _broker(address: str) -> AsyncIterator[RpcClient]:
         yield broker
     finally:
         await broker.close()
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
-    return key, value

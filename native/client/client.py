@@ -44,6 +44,7 @@ from kledger.native.client.subscribe_options import (
     SubscribeOptions,
     check_name,
     check_number,
+    check_policies,
     check_settings,
     ranges_of,
     start_of,
@@ -562,6 +563,71 @@ class Client:
         message_id.check()
         broker = self._open_services().broker
         return await broker.offset_of(topic, message_id.partition, message_id.record_position)
+
+    # Namespaces and policies
+
+    async def namespaces(self) -> list[str]:
+        """Return the names of all namespaces, sorted."""
+        return await self._open_services().broker.namespaces()
+
+    async def create_namespace(self, name: str) -> None:
+        """Create a namespace, in which topics are called `tenant/namespace/topic`.
+
+        Args:
+            name: `tenant/namespace`, each of letters, digits, '.', '_' and '-'.
+
+        Raises:
+            NamespaceExists: a namespace of that name exists already.
+            InvalidArgument: the name is none.
+        """
+        check_name("namespace", name)
+        await self._open_services().broker.create_namespace(name)
+
+    async def delete_namespace(self, name: str) -> None:
+        """Delete a namespace with its policies.
+
+        Raises:
+            NamespaceNotFound: there is none.
+            NotAllowed: it has topics, or is `public/default`.
+        """
+        check_name("namespace", name)
+        await self._open_services().broker.delete_namespace(name)
+
+    async def policies(self, name: str) -> dict[str, str]:
+        """Return the policies that are set for a namespace, or for a topic itself.
+
+        Args:
+            name: `tenant/namespace`, or a topic in any of its spellings.
+
+        Raises:
+            NamespaceNotFound, TopicNotFound: there is none of that name.
+        """
+        check_name("name", name)
+        return await self._open_services().broker.policies(name)
+
+    async def set_policies(self, name: str, policies: Mapping[str, str | int | None]) -> None:
+        """Set policies of a namespace or a topic, all or none; they are in force at once.
+
+        A policy of a topic precedes that of its namespace, and that the server's.
+
+        Args:
+            name: `tenant/namespace`, or a topic in any of its spellings.
+            policies: values by Pulsar's names, such as `managedLedgerDataReadPriority`; None
+                removes a policy from this level.
+
+        Raises:
+            NamespaceNotFound, TopicNotFound: there is none of that name.
+            InvalidArgument: a policy is unknown, or its value is not allowed.
+        """
+        check_name("name", name)
+        changes = check_policies(policies)
+        await self._open_services().broker.set_policies(
+            name,
+            {key: value for key, value in changes.items() if value is not None},
+            [key for key, value in changes.items() if value is None],
+        )
+
+    # Subscriptions
 
     async def subscriptions(self, topic: str) -> list[str]:
         """Return the names of the durable subscriptions of a topic, sorted."""

@@ -200,6 +200,15 @@ def check_settings(what: str, given: object) -> dict[str, str]:
     return dict(given)
 
 
+def check_policies(given: object) -> dict[str, str | None]:
+    """Return policies as texts. Raises InvalidArgument unless it maps text to such or None."""
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(f"policies: expected a mapping, got {given!r}")
+    texts = {name: str(each) if type(each) is int else each for name, each in given.items()}
+    check_settings("policies", {name: "" if each is None else each for name, each in texts.items()})
+    return texts
+
+
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()

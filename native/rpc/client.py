@@ -153,6 +153,12 @@ class RpcClient:
     start_compaction = _remote(UnaryCalls.start_compaction)
     compaction_status = _remote(UnaryCalls.compaction_status)
 
+    namespaces = _remote(UnaryCalls.namespaces)
+    create_namespace = _remote(UnaryCalls.create_namespace)
+    delete_namespace = _remote(UnaryCalls.delete_namespace)
+    policies = _remote(UnaryCalls.policies)
+    set_policies = _remote(UnaryCalls.set_policies)
+
     subscriptions = _remote(UnaryCalls.subscriptions)
     create_subscription = _remote(UnaryCalls.create_subscription)
     delete_subscription = _remote(UnaryCalls.delete_subscription)

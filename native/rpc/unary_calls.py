@@ -158,6 +158,8 @@ def _written(field: Any, value: Any) -> Any:
 def _read(field: Any, request: Message) -> Any:
     value = getattr(request, field.name)
     if field.message_type is None:
+        if field.is_repeated:
+            return list(value)
         return None if field.has_presence and not request.HasField(field.name) else value
     if field.message_type.GetOptions().map_entry:
         return dict(value)
@@ -197,6 +199,12 @@ class UnaryCalls:
         "GetCompactionStatus",
         whole(values.compaction_status_to, values.compaction_status_from),
     )
+
+    namespaces = UnaryCall(Broker.namespaces, "ListNamespaces", NAMES)
+    create_namespace = UnaryCall(Broker.create_namespace, "CreateNamespace", NOTHING)
+    delete_namespace = UnaryCall(Broker.delete_namespace, "DeleteNamespace", NOTHING)
+    policies = UnaryCall(Broker.policies, "GetPolicies", one("policies", dict, dict))
+    set_policies = UnaryCall(Broker.set_policies, "SetPolicies", NOTHING)
 
     subscriptions = UnaryCall(Broker.subscriptions, "ListSubscriptions", NAMES)
     create_subscription = UnaryCall(Broker.create_subscription, "CreateSubscription", NOTHING)

@@ -75,8 +75,10 @@ from kledger.subscriptions.subscription import (
 )
 from kledger.topics import Topic, TopicRegistry
 from kledger.topics.cleaner import Cleaner
+from kledger.topics.config.policies import policies_of, policy_configs
 from kledger.topics.errors import TopicAlreadyExists
 from kledger.topics.partition.compacted_log import CompactedUpTo
+from kledger.topics.topic_names import is_namespace
 
 ForgetTopic = Callable[[UUID], Awaitable[None]]
 
@@ -297,6 +299,41 @@ class NativeService:
             ended_ms=status.ended_ms,
             horizons=tuple(None if each is None else _location(each) for each in status.horizons),
         )
+
+    # Namespaces and policies
+
+    async def namespaces(self) -> list[str]:
+        """Return the names of all namespaces, sorted."""
+        return self._registry.namespaces.all()
+
+    async def create_namespace(self, name: str) -> None:
+        """Create a namespace. Raises NamespaceExists, InvalidArgument, NotAllowed."""
+        with translating():
+            await self._registry.create_namespace(name)
+
+    async def delete_namespace(self, name: str) -> None:
+        """Delete a namespace. Raises NamespaceNotFound; NotAllowed: it has topics."""
+        with translating():
+            await self._registry.delete_namespace(name)
+
+    async def policies(self, name: str) -> dict[str, str]:
+        """Return what is set for a namespace, or for a topic itself, by Pulsar's names."""
+        with translating():
+            if not is_namespace(name):
+                return policies_of(self._partitions.topic(name).configs)
+            self._registry.namespaces.check_known(name)
+            return policies_of(self._registry.namespaces.configs_of(name))
+
+    async def set_policies(
+        self, name: str, policies: Mapping[str, str], removed: Sequence[str]
+    ) -> None:
+        """Change policies of a namespace or a topic, all or none; they are in force at once."""
+        with translating():
+            changes = policy_configs({**dict.fromkeys(removed), **policies})
+            if is_namespace(name):
+                await self._registry.alter_namespace_configs(name, changes)
+            else:
+                await self._registry.alter_configs(self._partitions.topic(name).name, changes)
 
     # Subscriptions
 

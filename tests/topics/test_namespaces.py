@@ -72,7 +72,7 @@ async def test_topics_of_one_name_in_two_namespaces_are_two() -> None:
 
 async def test_a_topic_needs_its_namespace() -> None:
     async with open_topics() as opened:
-        with pytest.raises(UnknownNamespace, match="namespaces.auto.create"):
+        with pytest.raises(UnknownNamespace, match=r"namespaces\.auto\.create"):
             await opened.registry.create("shop/eu/orders")
         with pytest.raises(InvalidTopicName):
             opened.registry.check_creation("shop/eu/orders")

@@ -47,6 +47,13 @@ async def test_arguments_in_the_words_of_the_seam() -> None:
             ),
             (client.skip_messages("t", "s", 3), ("skip_messages", "t", "s", 3)),
             (client.clear_backlog("t", "s"), ("clear_backlog", "t", "s")),
+            (client.create_namespace("t/n"), ("create_namespace", "t/n")),
+            (client.delete_namespace("t/n"), ("delete_namespace", "t/n")),
+            (client.policies("t/n"), ("policies", "t/n")),
+            (
+                client.set_policies("t/n", {"a": "1", "b": None, "c": 2}),
+                ("set_policies", "t/n", {"a": "1", "c": "2"}, ["b"]),
+            ),
             (client.metrics_clients(), ("metrics_clients",)),
             (client.client_metrics("id"), ("client_metrics", "id")),
         ):
@@ -71,6 +78,10 @@ async def test_bad_arguments_do_not_reach_the_server() -> None:
             client.client_metrics(""), client.skip_messages("t", "s", 1 << 63),
             client.reset_subscription("t", "s", MessageId(1 << 63, 0)),
             client.create_topic("t", config={"retention.ms": 5}),  # type: ignore[dict-item]
+            client.create_namespace(""), client.delete_namespace(""), client.policies(""),
+            client.set_policies("", {}), client.set_policies("t/n", "a"),  # type: ignore[arg-type]
+            client.set_policies("t/n", {"a": 1.5}),  # type: ignore[dict-item]
+            client.set_policies("t/n", {1: None}),  # type: ignore[dict-item]
         ):  # fmt: skip
             with pytest.raises(InvalidArgument):
                 await call

@@ -44,7 +44,7 @@ def test_codes_are_the_ones_that_clients_know() -> None:
         "consumer_assign", "subscription_not_found", "subscription_fenced", "already_closed",
         "timeout", "invalid_argument", "not_in_sequence", "not_allowed", "unavailable",
         "compaction_running", "illegal_state", "illegal_argument", "subscriber_disconnected",
-        "subscriber_group_destroyed", "topic_full",
+        "subscriber_group_destroyed", "topic_full", "namespace_not_found", "namespace_exists",
     } == set(CODES)  # fmt: skip
 
 
