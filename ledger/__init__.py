@@ -31,11 +31,13 @@ from kledger.ledger.errors import (
     LedgerError,
     NoMoreEntries,
     NonRecoverable,
+    OffloadInProgress,
     ResetInProgress,
     StorageFailed,
     StoreInUse,
     StoreUnusable,
     Terminated,
+    TierUnavailable,
     TooManyRequests,
     UnreadableRow,
 )
@@ -47,7 +49,10 @@ from kledger.ledger.handle.compaction_writer import (
 from kledger.ledger.handle.handle_state import LedgerState
 from kledger.ledger.handle.managed_ledger import ManagedLedger
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
-from kledger.ledger.metadata.records import CompactedLedger
+from kledger.ledger.metadata.records import CompactedLedger, OffloadContext
+from kledger.ledger.offload.offload_policies import OffloadPolicies, ReadPriority
+from kledger.ledger.offload.offloader import LedgerOffloader, OffloadSource, TieredLedger
+from kledger.ledger.offload.tiers import OffloaderFactory
 from kledger.ledger.position import EARLIEST, LATEST, Position
 from kledger.ledger.storage_health import StorageFault, StorageFaultKind, StorageHealth
 from kledger.ledger.store import LedgerStore
@@ -84,6 +89,7 @@ __all__ = [
     "InvalidPosition",
     "LedgerError",
     "LedgerInfo",
+    "LedgerOffloader",
     "LedgerState",
     "LedgerStore",
     "ManagedLedger",
@@ -91,7 +97,13 @@ __all__ = [
     "NewEntry",
     "NoMoreEntries",
     "NonRecoverable",
+    "OffloadContext",
+    "OffloadInProgress",
+    "OffloadPolicies",
+    "OffloadSource",
+    "OffloaderFactory",
     "Position",
+    "ReadPriority",
     "ResetInProgress",
     "Row",
     "RowsDone",
@@ -105,6 +117,8 @@ __all__ = [
     "StoreUnusable",
     "SystemClock",
     "Terminated",
+    "TierUnavailable",
+    "TieredLedger",
     "TooManyRequests",
     "UnreadableRow",
     "ignore_outcome",

@@ -6,10 +6,11 @@ Must not know: where settings come from. Defaults: Pulsar's, except that nothing
 retention is set.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kledger.ledger.errors import InvalidArgument
+from kledger.ledger.offload.offload_policies import OffloadPolicies
 
 NO_LIMIT = -1
 KIB = 1024
@@ -50,6 +51,8 @@ class StoreConfig:
     after a restart."""
     cluster: str = "standalone"
     """Name of the cluster in metrics of cursors."""
+    offload_parallel: int = 2
+    """How many ledgers are copied to a tier at once; further ones wait."""
 
     def __post_init__(self) -> None:
         if self.durability not in ("fsync", "os"):
@@ -67,6 +70,7 @@ class StoreConfig:
                 f"cursor_persist_per_second: expected more than 0 or none, "
                 f"got {self.cursor_persist_per_second}"
             )
+        _check_at_least("offload_parallel", self.offload_parallel, 1)
         _check_at_least("log_dead_percent_max", self.log_dead_percent_max, 10)
         if self.log_dead_percent_max > 100:
             raise InvalidArgument(
@@ -94,6 +98,7 @@ class ManagedLedgerConfig:
     retention_ms: int = NO_LIMIT
     retention_bytes: int = NO_LIMIT
     shown_as: str | None = None
+    offload: OffloadPolicies = field(default_factory=OffloadPolicies)
 
     def __post_init__(self) -> None:
         for name in (

@@ -12,7 +12,7 @@ Must not know: protocols.
 | stop writing               | Terminated                                                          |
 | try again later            | StorageFailed, TierUnavailable, TooManyRequests, ResetInProgress,   |
 |                            | CompactedLedgerReplaced                                             |
-| wait for the other call    | ConcurrentWait, ConcurrentFind, CompactionRunning, OffloadRunning   |
+| wait for the other call    | ConcurrentWait, ConcurrentFind, CompactionRunning, OffloadInProgress|
 | look at the disk           | NonRecoverable, Corrupt, UnreadableRow, StoreInUse, StoreUnusable   |
 """
 
@@ -105,7 +105,7 @@ class CompactionRunning(LedgerError):
     """A compaction of the managed ledger already runs."""
 
 
-class OffloadRunning(LedgerError):
+class OffloadInProgress(LedgerError):
     """An offload of the managed ledger already runs."""
 
 

@@ -1,4 +1,4 @@
-"""Ledger reader: cursorless reads of a managed ledger, from memory or from the storage.
+"""Ledger reader: cursorless reads of a managed ledger, from memory or from a copy of its ledgers.
 
 Rule: a read never waits for new entries, opens no cursor, pins nothing, and ends at the last
 confirmed entry. A failure after the first entry ends the read early; the next read then begins with
@@ -6,10 +6,11 @@ the failing entry and raises. Cold reads do not fill the entry cache.
 Must not know: appends, cursors. Theory: PIP-480.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from kledger.ledger.engine.base import Buffer
 from kledger.ledger.entry import Entry
+from kledger.ledger.entry_sources import EntryRange, EntrySources
 from kledger.ledger.errors import (
     Fenced,
     InvalidArgument,
@@ -18,6 +19,7 @@ from kledger.ledger.errors import (
     NonRecoverable,
 )
 from kledger.ledger.metadata.ledger_list_state import LedgerListState
+from kledger.ledger.offload.read_source_plan import ReadSource
 from kledger.ledger.position import LATEST, Position
 from kledger.ledger.reads.entry_search import EntrySearch
 from kledger.ledger.store_services import StoreServices
@@ -40,7 +42,7 @@ class LedgerReader:
         state: LedgerListState,
         services: StoreServices,
         check_readable: Callable[[], None],
-        name: str,
+        sources: EntrySources,
     ) -> None:
         """Make the read side of a handle.
 
@@ -48,11 +50,12 @@ class LedgerReader:
             state: the ledgers and what of them is confirmed.
             services: of the store.
             check_readable: raises if the handle refuses reads.
-            name: name of the managed ledger in messages.
+            sources: of the entries that are not in memory.
         """
-        self._name = name
         self._state = state
         self._services = services
+        self._sources = sources
+        self._counts = sources.counts
         self._cache = services.cache
         self._check_readable = check_readable
 
@@ -82,7 +85,10 @@ class LedgerReader:
                     if cached_ledger is not None
                     else None
                 )
-                return None if found is None else _entries(ledger_id, first, found)
+                if found is None:
+                    return None
+                self._counts.cache += len(found)
+                return _entries(ledger_id, first, found)
         position = self._state.first_readable(start)
         if position is None or position > max_position:
             return []
@@ -92,10 +98,11 @@ class LedgerReader:
             if buffers is None:
                 return None
             bytes_left = _take(entries, position, buffers, bytes_left)
-            if bytes_left == 0 or len(entries) >= count:
-                return entries
-            next_position = self._next_position(position, len(buffers), max_position)
+            next_position = None
+            if bytes_left != 0 and len(entries) < count:
+                next_position = self._next_position(position, len(buffers), max_position)
             if next_position is None:
+                self._counts.cache += len(entries)
                 return entries
             position = next_position
 
@@ -117,7 +124,7 @@ class LedgerReader:
         while position is not None and position <= max_position:
             limit = count - len(entries)
             try:
-                buffers, is_cut = await self._step(
+                buffers, is_cut, source = await self._step(
                     position, limit, bytes_left, max_position, is_background=is_background
                 )
                 steps += 1
@@ -133,11 +140,25 @@ class LedgerReader:
                     return entries
                 self._check_readable()  # entries of a deleted log are missing, not lost
                 raise
+            taken = len(entries)
             bytes_left = _take(entries, position, buffers, bytes_left)
+            self._counts.add(source, len(entries) - taken)
             if is_cut or not buffers or bytes_left == 0 or len(entries) >= count:
                 return entries
             position = self._next_position(position, len(buffers), max_position)
         return entries
+
+    async def chunks(
+        self, start: Position, max_position: Position, count: int, bytes_max: int
+    ) -> AsyncIterator[list[Entry]]:
+        """Yield entries; see `ManagedLedger.read_in_chunks`."""
+        position = start
+        while position <= max_position:
+            entries = await self.read_entries(position, count, bytes_max, max_position)
+            if not entries:
+                return
+            yield entries
+            position = entries[-1].position.successor
 
     async def read_entry(self, position: Position) -> Entry:
         """Read one entry that exists.
@@ -152,7 +173,7 @@ class LedgerReader:
         if self._state.first_readable(position) != position:
             raise InvalidPosition(f"there is no entry at {position}, last is {self._state.lac}")
         try:
-            buffers, _ = await self._step(position, 1, -1, LATEST)
+            buffers, _, source = await self._step(position, 1, -1, LATEST)
         except LedgerError as error:
             self._check_readable()
             if self._state.has_ledger(position.ledger_id):
@@ -161,6 +182,7 @@ class LedgerReader:
         self._check_readable()
         if not buffers:
             raise NonRecoverable(f"the storage has nothing at {position}")
+        self._counts.add(source, 1)
         return Entry(position, buffers[0])
 
     async def _step(
@@ -171,15 +193,15 @@ class LedgerReader:
         max_position: Position,
         *,
         is_background: bool = False,
-    ) -> tuple[Sequence[Buffer], bool]:
-        """Read in the ledger of `position`, from memory or from the storage.
+    ) -> tuple[Sequence[Buffer], bool, ReadSource]:
+        """Read in the ledger of `position`, from memory or from one of its copies.
 
         Returns:
-            The buffers, and whether the next entry is known to exceed the bytes left.
+            The buffers, whether the next entry is known to exceed the bytes left, and the source.
         """
         buffers = self._cached_step(position, count, bytes_left, max_position)
         if buffers is not None:
-            return buffers, False
+            return buffers, False, ReadSource.CACHE
         return await self._stored_step(
             position, count, bytes_left, max_position, is_background=is_background
         )
@@ -202,28 +224,17 @@ class LedgerReader:
         max_position: Position,
         *,
         is_background: bool,
-    ) -> tuple[Sequence[Buffer], bool]:
-        """Read from the storage, up to the first entry in the cache."""
+    ) -> tuple[Sequence[Buffer], bool, ReadSource]:
+        """Read from a copy of the ledger, up to the first entry in the cache."""
         ledger_id, first = position
         upto = self._end_in_ledger(ledger_id, max_position)
         cached_ledger = self._cache.find_ledger(ledger_id)
         if cached_ledger is not None and first < cached_ledger.first_entry:
             upto = min(upto, cached_ledger.first_entry)
         limit = STEP_BYTES_MAX if bytes_left < 0 else min(bytes_left, STEP_BYTES_MAX)
-        try:
-            buffers = await self._services.cold_reads.read(
-                ledger_id,
-                first,
-                count=count,
-                upto=upto,
-                bytes_max=limit,
-                is_background=is_background,
-            )
-        except LedgerError as error:
-            if self._state.has_ledger(ledger_id):  # a trimmed ledger is not a fault
-                self._services.health.failed(error, f"reading {self._name} at {position}")
-            raise
-        return buffers, limit == bytes_left and len(buffers) < min(upto - first, count)
+        wanted = EntryRange(position, count, upto, limit, is_background)
+        buffers, source = await self._sources.read(wanted)
+        return buffers, limit == bytes_left and len(buffers) < min(upto - first, count), source
 
     def _end_in_ledger(self, ledger_id: int, max_position: Position) -> int:
         """Return the id after the last entry of the ledger that the read may return."""

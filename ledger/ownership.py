@@ -183,6 +183,7 @@ class Ownership:
         await self._commit_rows(rows, drops=ledger_ids)
         for ledger_id in ledger_ids:
             self._services.forget_ledger(ledger_id)
+        self._services.tier.deletions.wake()
 
     # Inside
 
@@ -206,6 +207,7 @@ class Ownership:
         if self._handles.get(handle.name) is handle:
             del self._handles[handle.name]
             self._services.versions.forget(handle.name)
+            self._services.read_counts.closed(handle.name)
 
     def _unregister(self, handle: ManagedLedger) -> None:
         """Undo the creation of a managed ledger whose rows were not stored."""

@@ -7,8 +7,10 @@ Must not know: handles, caches, the committer.
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from kledger.ledger.config import KIB, StoreConfig
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor, recover_cursor
@@ -20,11 +22,13 @@ from kledger.ledger.metadata.ledger_list_state import LedgerInfo, LedgerListStat
 from kledger.ledger.metadata.ledger_recovery_plan import plan_recovery
 from kledger.ledger.metadata.records import (
     CompactedLedger,
+    CopyDeletion,
     LedgerRecord,
     ManagedLedgerRecord,
     decode_counter,
     decode_ledger,
     decode_managed_ledger,
+    encode_copy_deletion,
 )
 
 COUNT_STEP_BYTES = 1 << 20
@@ -112,15 +116,7 @@ def load_ledgers(engine: StorageEngine, name: str) -> tuple[LedgerInfo, ...] | N
         record = decode_ledger(keys.ledger_id_in(key), value)
         if not record.closed_ms and engine.last_entry(record.ledger_id) + 1 != record.entries:
             return None
-        infos.append(
-            LedgerInfo(
-                ledger_id=record.ledger_id,
-                entries=record.entries,
-                size=record.size,
-                closed_ms=record.closed_ms or None,
-                max_timestamp_ms=record.max_timestamp_ms,
-            )
-        )
+        infos.append(LedgerInfo.of(record))
     return tuple(infos)
 
 
@@ -146,16 +142,33 @@ def load_cursors(engine: StorageEngine, managed_ledger_id: int) -> tuple[StoredC
     )
 
 
-def load_store(engine: StorageEngine) -> tuple[int, list[str]]:
-    """Return the next unused id, and the names of all managed ledgers."""
+class StoredStore(NamedTuple):
+    """What a store reads when it opens.
+
+    Attributes:
+        next_id: the next unused id.
+        names: of all managed ledgers.
+        has_copy_deletions: whether copies have to be deleted in a tier.
+    """
+
+    next_id: int
+    names: list[str]
+    has_copy_deletions: bool
+
+
+def load_store(engine: StorageEngine) -> StoredStore:
+    """Return what a store needs at its start."""
     counter = engine.get(keys.ID_COUNTER)
     rows = engine.scan(*keys.managed_ledger_range())
-    next_id = decode_counter(counter) if counter is not None else 1
-    return next_id, [keys.managed_ledger_name(key) for key, _ in rows]
+    return StoredStore(
+        next_id=decode_counter(counter) if counter is not None else 1,
+        names=[keys.managed_ledger_name(key) for key, _ in rows],
+        has_copy_deletions=bool(engine.scan(*keys.copy_deletion_range(), limit=1)),
+    )
 
 
 def load_deletions(engine: StorageEngine, names: Sequence[str]) -> tuple[list[Row], list[int]]:
-    """Return the rows that delete managed ledgers, and the ids of their ledgers."""
+    """Return the rows that delete managed ledgers with all copies, and the ids of their ledgers."""
     rows: list[Row] = []
     dropped: list[int] = []
     for name in names:
@@ -164,13 +177,24 @@ def load_deletions(engine: StorageEngine, names: Sequence[str]) -> tuple[list[Ro
         assert row is not None, f"{name} has no record"
         head = decode_managed_ledger(row)
         id_ = head.managed_ledger_id
-        ledger_keys = [key for key, _ in engine.scan(*keys.ledger_range(id_))]
-        dropped += map(keys.ledger_id_in, ledger_keys)
+        rows.append((head_key, None))
+        for key, value in engine.scan(*keys.ledger_range(id_)):
+            dropped.append(keys.ledger_id_in(key))
+            rows.append((key, None))
+            with suppress(Corrupt):  # a damaged row must not keep the rest
+                rows += deletion_rows(decode_ledger(keys.ledger_id_in(key), value))
         dropped += head.ids_beside_list
-        rows += [(key, None) for key in (head_key, *ledger_keys)]
         for each in keys.cursor_ranges(id_):
             rows += [(key, None) for key, _ in engine.scan(*each)]
     return rows, dropped
+
+
+def deletion_rows(record: LedgerRecord) -> list[Row]:
+    """Return the row that has the copy of a removed ledger deleted; an attempt has one already."""
+    if record.tiered is None:
+        return []
+    deletion = CopyDeletion.of(record.ledger_id, record.tiered)
+    return [(keys.copy_deletion_key(deletion.attempt), encode_copy_deletion(deletion))]
 
 
 def recovered_state(

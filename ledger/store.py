@@ -6,6 +6,7 @@ nothing any more. A failed sync stops the store for good.
 Must not know: what entries and the user's rows mean.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
@@ -23,9 +24,15 @@ from kledger.ledger.handle.managed_ledger import ManagedLedger
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
 from kledger.ledger.metadata.records import CompactedLedger
+from kledger.ledger.offload.copy_deletions import CopyDeletions
+from kledger.ledger.offload.copy_reads import DirectCopyReads
+from kledger.ledger.offload.tier_calls import TierCalls
+from kledger.ledger.offload.tier_services import TierServices
+from kledger.ledger.offload.tiers import NoOffloaders, OffloaderFactory, Tiers
 from kledger.ledger.ownership import Ownership
 from kledger.ledger.reads.cold_reads import ColdReads
 from kledger.ledger.reads.entry_cache import EntryCache
+from kledger.ledger.reads.read_counts import ReadCountTable
 from kledger.ledger.recovery import (
     load_compacted,
     load_ledgers,
@@ -37,10 +44,11 @@ from kledger.ledger.recovery import (
 from kledger.ledger.space_reclaim import SpaceReclaim, StartPace, throttled
 from kledger.ledger.storage_health import READING_ROWS, StorageHealth
 from kledger.ledger.store_services import IdCounter, MetadataVersions, StoreServices
-from kledger.runtime.blocking import Arguments, Result
+from kledger.runtime.blocking import Arguments, BlockingRunner, Result
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.containment import Containment
+from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
@@ -63,6 +71,8 @@ class LedgerStore:
         threads: StoreThreads,
         *,
         start_pace: StartPace,
+        offloaders: OffloaderFactory,
+        entropy: Entropy,
     ) -> None:
         """Use `open`."""
         self.config = config
@@ -85,6 +95,8 @@ class LedgerStore:
         self._engine_given = engine
         self._threads = threads
         self._start_pace = start_pace
+        self._offloaders = offloaders
+        self._entropy = entropy
         self._engine: StorageEngine
         self._committer: Committer
         self._services: StoreServices
@@ -105,6 +117,8 @@ class LedgerStore:
         engine: StorageEngine | None = None,
         threads: StoreThreads | None = None,
         start_pace: StartPace = throttled,
+        offloaders: OffloaderFactory | None = None,
+        entropy: Entropy | None = None,
     ) -> Self:
         """Return a store that opens when it is entered or awaited.
 
@@ -117,6 +131,9 @@ class LedgerStore:
             threads: used instead of the default threads for blocking work.
             start_pace: makes the pace at which dead space is reclaimed; a store whose clock is not
                 the system's may want one that follows its clock, see `kledger.ledger.testing`.
+            offloaders: makes the tiers that settings and stored copies name.
+            entropy: source of ids of offload attempts; no two stores that use one tier may take the
+                same.
         """
         return cls(
             Path(path) if path is not None else None,
@@ -125,6 +142,8 @@ class LedgerStore:
             engine,
             threads or StoreThreads(),
             start_pace=start_pace,
+            offloaders=offloaders or NoOffloaders(),
+            entropy=entropy or SystemEntropy(),
         )
 
     async def __aenter__(self) -> Self:
@@ -160,6 +179,7 @@ class LedgerStore:
         await self._ownership.settle()
         await self._ownership.close()
         await self._reclaim.close()
+        await self._services.tier.deletions.close()
         await self._committer.close()
         await self._services.supervisor.close()
         if _stores.get(id(self._engine)) is self:
@@ -397,7 +417,7 @@ class LedgerStore:
             if engine is None:
                 engine = await pool.run(open_engine, self.path, self.config)
             await _fence_previous_store(engine)
-            next_id, names = await pool.run(load_store, engine)
+            stored = await pool.run(load_store, engine)
         except Exception as error:
             if engine is not None and self._engine_given is None:
                 with suppress(Exception):  # the first error is raised
@@ -419,6 +439,7 @@ class LedgerStore:
             health=self.health,
             start_commits=self._threads.commits,
         )
+        timers = Timers(self.clock, supervisor)
         self._services = StoreServices(
             engine=self._engine,
             committer=self._committer,
@@ -430,24 +451,45 @@ class LedgerStore:
                 pool=pool,
                 supervisor=supervisor,
             ),
-            ids=IdCounter(next_id),
+            ids=IdCounter(stored.next_id),
             versions=MetadataVersions(),
             pool=pool,
             clock=self.clock,
-            timers=Timers(self.clock, supervisor),
+            timers=timers,
             supervisor=supervisor,
             config=self.config,
             metrics=self.metrics,
             health=self.health,
+            read_counts=ReadCountTable(self.metrics),
+            tier=self._tier_services(pool, timers, supervisor),
         )
-        self._ownership = Ownership(names, self._services, self._check_usable)
+        self._ownership = Ownership(stored.names, self._services, self._check_usable)
         self._reclaim = SpaceReclaim(
             self._engine, self._committer, self.config,
             clock=self.clock, start_pace=self._start_pace, pool=pool, supervisor=supervisor,
         )  # fmt: skip
         self._reclaim.start()
+        if stored.has_copy_deletions:
+            self._services.tier.deletions.wake()
         _stores[id(self._engine)] = self
         self._is_open = True
+
+    def _tier_services(
+        self, pool: BlockingRunner, timers: Timers, supervisor: Supervisor
+    ) -> TierServices:
+        tiers = Tiers(self._offloaders)
+        calls = TierCalls(timers, supervisor)
+        return TierServices(
+            tiers=tiers,
+            calls=calls,
+            reader=DirectCopyReads(calls),
+            deletions=CopyDeletions(
+                self._engine, self._committer, tiers, calls,
+                clock=self.clock, timers=timers, pool=pool, supervisor=supervisor,
+            ),
+            slots=asyncio.Semaphore(self.config.offload_parallel),
+            entropy=self._entropy,
+        )  # fmt: skip
 
     def _check_usable(self) -> None:
         if self._is_closed or not self._is_open:

@@ -12,8 +12,10 @@ from kledger.ledger.config import StoreConfig
 from kledger.ledger.engine.base import Row, StorageEngine
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.records import encode_counter
+from kledger.ledger.offload.tier_services import TierServices
 from kledger.ledger.reads.cold_reads import ColdReads
 from kledger.ledger.reads.entry_cache import EntryCache
+from kledger.ledger.reads.read_counts import ReadCountTable
 from kledger.ledger.revision_counts import RevisionCounts
 from kledger.ledger.storage_health import StorageHealth
 from kledger.runtime.blocking import BlockingRunner
@@ -86,11 +88,14 @@ class StoreServices:
     metrics: Metrics = field(default_factory=Metrics)
     health: StorageHealth
     revision_counts: RevisionCounts = field(default_factory=RevisionCounts)
+    read_counts: ReadCountTable
+    tier: TierServices
 
     def forget_managed_ledger(self, name: str) -> None:
         """Drop everything in memory of a deleted managed ledger."""
         self.versions.forget(name)
         self.revision_counts.forget_all(name)
+        self.read_counts.forget(name)
 
     def forget_ledger(self, ledger_id: int) -> None:
         """Drop everything in memory of a dropped ledger."""

@@ -6,11 +6,21 @@ Must not know: test frameworks.
 
 from kledger.ledger.engine import faulty
 from kledger.ledger.engine.faulty import OPERATIONS, Hold
+from kledger.ledger.offload.memory_tier import MemoryTier, MemoryTiers, TierHold
 from kledger.ledger.store import abandon_engine
 from kledger.runtime.clock import Clock
 from kledger.runtime.manual_clock import ManualClock
 
-__all__ = ["OPERATIONS", "ClockPace", "FaultyEngine", "Hold", "ManualClock"]
+__all__ = [
+    "OPERATIONS",
+    "ClockPace",
+    "FaultyEngine",
+    "Hold",
+    "ManualClock",
+    "MemoryTier",
+    "MemoryTiers",
+    "TierHold",
+]
 
 
 class FaultyEngine(faulty.FaultInjectingEngine):

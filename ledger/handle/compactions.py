@@ -7,44 +7,18 @@ Must not know: appends, readers, what a compaction keeps.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple, Protocol
 
 from kledger.ledger.commits.committer import RowsDone, submitted
 from kledger.ledger.cursors.cursor_registry import CursorRegistry
 from kledger.ledger.engine.base import Row
 from kledger.ledger.errors import CompactionRunning
 from kledger.ledger.handle.compaction_writer import COMPACTION_CURSOR, CompactionWriter
+from kledger.ledger.handle.ledger_changes import MetadataChanges
 from kledger.ledger.metadata import keys
-from kledger.ledger.metadata.ledger_list_state import (
-    MetadataChange,
-    begun_compaction,
-    completed_compaction,
-)
-from kledger.ledger.metadata.records import CompactedLedger, ManagedLedgerRecord
+from kledger.ledger.metadata.ledger_list_state import begun_compaction, completed_compaction
+from kledger.ledger.metadata.records import CompactedLedger
 from kledger.ledger.position import EARLIEST
 from kledger.ledger.store_services import StoreServices
-
-
-class SubmitChange(Protocol):
-    """Submits a change of the metadata together with other rows; raises Fenced."""
-
-    def __call__(
-        self, change: MetadataChange, done: RowsDone, more_rows: Iterable[Row] = (), /
-    ) -> None:
-        """Begin to write."""
-        ...
-
-
-class MetadataChanges(NamedTuple):
-    """How a compaction changes the metadata of its managed ledger.
-
-    Attributes:
-        head: returns the newest metadata, durable or not.
-        submit: replaces them.
-    """
-
-    head: Callable[[], ManagedLedgerRecord]
-    submit: SubmitChange
 
 
 class Compactions:

@@ -73,6 +73,11 @@ class HandleState:
         """Whether the handle can never be used again."""
         return self.state in _FINAL
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether reads are served."""
+        return self.state not in _UNREADABLE
+
     def enter(self, state: LedgerState) -> None:
         """Go to another state."""
         self.state = state

@@ -9,7 +9,6 @@ position ever stands for two entries. Changes of metadata take effect when they 
 Must not know: what entries mean, Kafka.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -23,45 +22,41 @@ from kledger.ledger.commits.committer import (
     submitted,
 )
 from kledger.ledger.compacted_reader import CompactedReader
-from kledger.ledger.config import NO_LIMIT, ManagedLedgerConfig
+from kledger.ledger.config import ManagedLedgerConfig
 from kledger.ledger.cursors.cursor import Cursor
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
 from kledger.ledger.cursors.cursor_registry import CursorRegistry
 from kledger.ledger.cursors.cursor_state import EntryPart
 from kledger.ledger.engine.base import Buffer, Row
 from kledger.ledger.entry import Entry
-from kledger.ledger.errors import (
-    CursorNotFound,
-    Fenced,
-    InvalidArgument,
-    LedgerError,
-)
+from kledger.ledger.entry_sources import EntrySources
+from kledger.ledger.errors import CursorNotFound, Fenced, InvalidArgument, LedgerError
 from kledger.ledger.handle.append_retries import AppendRetries, AppendRetry
 from kledger.ledger.handle.compaction_writer import (
     COMPACTION_CURSOR,
     CompactionWriter,
     check_not_reserved,
 )
-from kledger.ledger.handle.compactions import Compactions, MetadataChanges
+from kledger.ledger.handle.compactions import Compactions
 from kledger.ledger.handle.handle_state import HandleState, LedgerState
+from kledger.ledger.handle.ledger_changes import LedgerChanges, MetadataChanges
 from kledger.ledger.handle.metadata_submission import ChangeSubmitter, change_rows
+from kledger.ledger.handle.offloads import Offloads
 from kledger.ledger.handle.rollover_timer import RETRY_MS, RolloverTimer
+from kledger.ledger.handle.trims import Trims
 from kledger.ledger.handle.write_tail_state import TailDue, WriteTailState
 from kledger.ledger.ledger_reader import LedgerReader
 from kledger.ledger.metadata import keys
-from kledger.ledger.metadata.ledger_list_state import (
-    LedgerInfo,
-    LedgerListState,
-    MetadataChange,
-)
+from kledger.ledger.metadata.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
 from kledger.ledger.metadata.records import (
     CompactedLedger,
     LedgerRecord,
     ManagedLedgerRecord,
     encode_ledger,
 )
-from kledger.ledger.metadata.retention_plan import plan_trim, plan_trim_before, plan_truncate
+from kledger.ledger.offload.offload_policies import OffloadPolicies
 from kledger.ledger.position import EARLIEST, LATEST, Position
+from kledger.ledger.reads.read_counts import ReadCounts
 from kledger.ledger.store_services import StoreServices
 from kledger.runtime.containment import FaultUnit
 from kledger.runtime.listeners import Listener, Listeners
@@ -97,8 +92,9 @@ class ManagedLedger:
         self.has_failed = False
         self._list = state
         self._shown_as = config.shown_as or name
+        self._sources = EntrySources(state, services, self._shown_as, services.read_counts.of(name))
         self._reader = LedgerReader(
-            state, services, self._handle_state.check_readable, self._shown_as
+            state, services, self._handle_state.check_readable, self._sources
         )
         self._listeners = Listeners(services.supervisor.containment)
         self.message_count = 0
@@ -127,13 +123,18 @@ class ManagedLedger:
             on_progress=self._schedule_trim,
         )
         self._append_retries = AppendRetries()
+        check = self._handle_state.check_changeable
         self._compactions = Compactions(
-            services,
-            self._cursors,
-            shown_as=self._shown_as,
-            check=self._handle_state.check_changeable,
+            services, self._cursors, shown_as=self._shown_as, check=check
         )
-        self._trim_lock = asyncio.Lock()
+        self._ledger_changes = LedgerChanges(
+            state, check=check, supervisor=services.supervisor, shown_as=self._shown_as
+        )
+        self._trims = Trims(self._ledger_changes, self._cursors, services)
+        self._offloads = Offloads(
+            services, state, self._ledger_changes, shown_as=self._shown_as, check=check
+        )
+        self._configure_offload(config.offload)
         self._has_lost_appends = False
         self._set_state(self._state_when_open())
         self._cursors.recover(cursors)
@@ -276,13 +277,8 @@ class ManagedLedger:
 
         It ends at `max_position`, or where there is nothing more to read. Raises as `read_entries`.
         """
-        position = start
-        while position <= max_position:
-            entries = await self.read_entries(position, count, max_position, bytes_max=bytes_max)
-            if not entries:
-                return
+        async for entries in self._reader.chunks(start, max_position, count, bytes_max):
             yield entries
-            position = entries[-1].position.successor
 
     def read_cached(
         self,
@@ -572,13 +568,68 @@ class ManagedLedger:
             CompactionRunning: one runs; it has to end first.
             Fenced, AlreadyClosed, StorageFailed: nothing was changed.
         """
-        metadata = MetadataChanges(lambda: self._head, self._submit_change)
-        return await self._compactions.begin(metadata)
+        return await self._compactions.begin(self._metadata)
+
+    # Tiered storage
+
+    @property
+    def read_counts(self) -> ReadCounts:
+        """Entries read since the store was opened, by their source."""
+        return replace(self._sources.counts)
+
+    async def offload_prefix(
+        self, position: Position, *, before: Position | None = None
+    ) -> Position:
+        """Copy the closed ledgers that lie before the ledger of a position to the tier.
+
+        One that is trimmed meanwhile is left out. After a failure the others are still copied.
+
+        Args:
+            position: a valid one; see `is_valid_position`.
+            before: only ledgers that end before this position are copied; None is no limit.
+
+        Returns:
+            The first position of the oldest ledger without a copy.
+
+        Raises:
+            InvalidPosition: the position is not valid.
+            InvalidArgument: no tier is set.
+            OffloadInProgress: another offload of this managed ledger runs.
+            TierUnavailable, NonRecoverable, Corrupt, StorageFailed: the first failure.
+            AlreadyClosed, Fenced: the handle cannot be used any more.
+        """
+        return await self._offloads.copy_prefix(self._metadata, position, before)
+
+    async def offload_due(
+        self, now_ms: int | None = None, *, before: Position | None = None
+    ) -> Position:
+        """Do the same for the ledgers that a threshold makes due at a wall time, None = now."""
+        return await self._offloads.copy_due(self._metadata, now_ms, before)
+
+    async def delete_due_primaries(self, now_ms: int | None = None) -> tuple[int, ...]:
+        """Delete primary copies whose ledgers were offloaded longer ago than the deletion lag.
+
+        Returns:
+            The ids of these ledgers; from now on they are read from the tier.
+
+        Raises:
+            AlreadyClosed, Fenced, StorageFailed: nothing was deleted.
+        """
+        return await self._offloads.delete_due_primaries(self._metadata, now_ms)
+
+    async def delete_primaries(self, ledger_ids: Iterable[int]) -> tuple[int, ...]:
+        """Do the same for these ledgers, whatever the lag; those without a copy are left out."""
+        return await self._offloads.delete_primaries(self._metadata, frozenset(ledger_ids))
 
     # Changing
 
     def reconfigure(self, config: ManagedLedgerConfig) -> None:
-        """Replace the settings; the next append or trim uses the new ones."""
+        """Replace the settings; the next append, read or trim uses the new ones.
+
+        Raises:
+            InvalidArgument: the store does not know the tier; nothing has changed.
+        """
+        self._configure_offload(config.offload)
         self._config = config
         self._tail.configure(config)
         if self._handle_state.is_writable:
@@ -592,23 +643,15 @@ class ManagedLedger:
 
     async def trim(self) -> None:
         """Delete the ledgers that neither retention nor a durable cursor keeps."""
-        await self._remove(
-            lambda ledgers: plan_trim(
-                ledgers,
-                now_ms=self._services.clock.now_ms(),
-                retention_ms=self._config.retention_ms,
-                retention_bytes=self._config.retention_bytes,
-                slowest=self._cursors.slowest,
-            )
-        )
+        await self._trims.trim(self._metadata, self._config)
 
     async def truncate(self) -> None:
         """Delete all closed ledgers that lie before the slowest durable cursor."""
-        await self._remove(lambda ledgers: plan_truncate(ledgers, self._cursors.slowest))
+        await self._trims.truncate(self._metadata)
 
     async def trim_before(self, position: Position) -> None:
         """Delete the ledgers that lie before `position` as a whole; cursors in them move on."""
-        await self._remove(lambda ledgers: plan_trim_before(ledgers, position))
+        await self._trims.trim_before(self._metadata, position)
 
     async def terminate(self) -> Position:
         """Accept no more entries, for good; return the last position."""
@@ -653,8 +696,7 @@ class ManagedLedger:
             row = self._ledger_row(self._tail.record())
             self._committer.submit_rows([row], ignore_outcome)
         await self._committer.flush()
-        async with self._trim_lock:
-            pass  # a trim that waits for the lock is refused, as the handle is closed by now
+        await self._ledger_changes.settle()  # one that waits is refused, the handle being closed
         if self._list.open_id is not None:
             self._services.cache.close_ledger(self._list.open_id)
         self._on_closed(self)
@@ -764,8 +806,12 @@ class ManagedLedger:
         cache, previous_open_id = self._services.cache, self._list.open_id
         self._cursors.acknowledge_removed(change.removed)
         self._list.apply(change)
-        for ledger_id in change.drops:
+        for ledger_id in change.removed + change.dropped:
             self._services.forget_ledger(ledger_id)
+        for ledger_id in change.primaries:  # its entries in the entry cache stay
+            self._services.cold_reads.drop(ledger_id)
+        if change.unneeded:
+            self._services.tier.forget(change.unneeded)
         open_id = self._list.open_id
         if open_id == previous_open_id:
             return
@@ -782,6 +828,8 @@ class ManagedLedger:
         handle_state = self._handle_state
         handle_state.enter(state)
         self._is_ready = handle_state.is_writable and not self._has_lost_appends
+        if not handle_state.is_readable:
+            self._offloads.stop()
         if handle_state.is_final:
             self._rollover_timer.end()
             self._cursors.unlink()
@@ -840,33 +888,13 @@ class ManagedLedger:
         key = keys.ledger_key(self._head.managed_ledger_id, record.ledger_id)
         return key, encode_ledger(record)
 
-    async def _remove(self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]) -> None:
-        """Delete the ledgers that `plan` selects; one deletion runs at a time."""
-        self._handle_state.check_changeable()
-        # If it were cancelled halfway, the next one would select the same ledgers again.
-        await self._services.supervisor.finish(self._remove_selected(plan), f"trim {self.name}")
+    @property
+    def _metadata(self) -> MetadataChanges:
+        return MetadataChanges(lambda: self._head, self._submit_change)
 
-    async def _remove_selected(
-        self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]
-    ) -> None:
-        async with self._trim_lock:
-            self._handle_state.check_changeable()
-            removed = plan(self._list.infos())
-            if removed:
-                change = MetadataChange(head=self._head.successor(), removed=removed)
-                await submitted(lambda done: self._submit_change(change, done))
+    def _configure_offload(self, policies: OffloadPolicies) -> None:
+        policies = self._services.tier.tiers.resolved(policies)
+        self._offloads.policies = self._sources.policies = policies
 
     def _schedule_trim(self) -> None:
-        config = self._config
-        if config.retention_ms == NO_LIMIT and config.retention_bytes == NO_LIMIT:
-            return
-        if not self._services.supervisor.is_closed:
-            work, name = self._trim_after_roll(), f"trim {self.name}"
-            self._services.supervisor.spawn(work, name, unit=self)
-
-    async def _trim_after_roll(self) -> None:
-        try:
-            await self.trim()
-        except LedgerError:
-            # The next rollover trims again; a closed or fenced handle needs no report.
-            return
+        self._trims.schedule(self._metadata, self._config, self)

@@ -13,7 +13,11 @@ from kledger.ledger.engine.base import Row
 from kledger.ledger.errors import LedgerError
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.ledger_list_state import MetadataChange
-from kledger.ledger.metadata.records import encode_ledger, encode_managed_ledger
+from kledger.ledger.metadata.records import (
+    encode_copy_deletion,
+    encode_ledger,
+    encode_managed_ledger,
+)
 from kledger.runtime.containment import FaultUnit
 
 
@@ -93,4 +97,9 @@ def change_rows(name: str, change: MetadataChange) -> list[Row]:
         for record in change.put
     ]
     rows += [(keys.ledger_key(managed_ledger_id, ledger_id), None) for ledger_id in change.removed]
+    rows += [
+        (keys.copy_deletion_key(deletion.attempt), encode_copy_deletion(deletion))
+        for deletion in change.unneeded
+    ]
+    rows += [(keys.copy_deletion_key(attempt), None) for attempt in change.needed]
     return rows

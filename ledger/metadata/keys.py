@@ -12,10 +12,12 @@ Must not know: what the rows contain.
 | `k` 1     | managed ledger id, name in UTF-8     | cursor record: snapshot |
 | `p` 1     | managed ledger id, name in UTF-8     | cursor record: progress |
 | `d` 1     | managed ledger id, name, number      | cursor record: change   |
+| `o` 1     | attempt                              | deletion of a copy      |
 | `u` 1     | the user's key                       | the user's bytes        |
 """
 
 import struct
+from uuid import UUID
 
 _IDS = struct.Struct(">QQ")
 _ID = struct.Struct(">Q")
@@ -25,6 +27,7 @@ _LEDGER = b"l\x01"
 _CURSOR = b"k\x01"
 _CURSOR_PROGRESS = b"p\x01"
 _CURSOR_CHANGE = b"d\x01"
+_COPY_DELETION = b"o\x01"
 _USER = b"u\x01"
 
 ID_COUNTER = b"c\x01"
@@ -95,6 +98,21 @@ def cursor_ranges(managed_ledger_id: int) -> tuple[tuple[bytes, bytes], ...]:
     kinds = (_CURSOR, _CURSOR_PROGRESS, _CURSOR_CHANGE)
     starts = [kind + _ID.pack(managed_ledger_id) for kind in kinds]
     return tuple((start, successor(start)) for start in starts)
+
+
+def copy_deletion_key(attempt: UUID) -> bytes:
+    """Return the key of the deletion of what an attempt to offload wrote."""
+    return _COPY_DELETION + attempt.bytes
+
+
+def attempt_in(key: bytes) -> UUID:
+    """Return the attempt in a key of `copy_deletion_key`."""
+    return UUID(bytes=key[len(_COPY_DELETION) :])
+
+
+def copy_deletion_range() -> tuple[bytes, bytes]:
+    """Return start and end (exclusive) of all deletions of copies."""
+    return _COPY_DELETION, successor(_COPY_DELETION)
 
 
 def user_key(key: bytes) -> bytes:

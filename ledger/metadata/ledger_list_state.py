@@ -9,12 +9,15 @@ Must not know: storage, clocks, readers. Theory: Pulsar's ManagedLedgerImpl posi
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from kledger.ledger.metadata.records import (
     NO_TIMESTAMP,
     CompactedLedger,
+    CopyDeletion,
     LedgerRecord,
     ManagedLedgerRecord,
+    OffloadContext,
 )
 from kledger.ledger.position import Position
 
@@ -27,8 +30,9 @@ class LedgerInfo:
         entries: number of confirmed entries, also of the open ledger.
         size: their bytes.
         closed_ms: wall time of closing, None while it is open.
-        offloaded: whether its data is in a second storage.
+        offloaded: whether a tier has all of it.
         max_timestamp_ms: the latest timestamp given by writers; -1 = unknown, as while it is open.
+        offload: the copy in the tier, or the latest attempt to make one; None before the first.
     """
 
     ledger_id: int
@@ -37,6 +41,25 @@ class LedgerInfo:
     closed_ms: int | None
     offloaded: bool = False
     max_timestamp_ms: int = NO_TIMESTAMP
+    offload: OffloadContext | None = None
+
+    @property
+    def primary_deleted(self) -> bool:
+        """Whether the tier has the only copy."""
+        return self.offload is not None and self.offload.primary_deleted
+
+    @classmethod
+    def of(cls, record: LedgerRecord) -> "LedgerInfo":
+        """Describe a ledger whose record has the true counts."""
+        return cls(
+            ledger_id=record.ledger_id,
+            entries=record.entries,
+            size=record.size,
+            closed_ms=record.closed_ms or None,
+            offloaded=record.tiered is not None,
+            max_timestamp_ms=record.max_timestamp_ms,
+            offload=record.offload,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +71,23 @@ class MetadataChange:
         put: ledgers that are new or changed.
         removed: ledgers that are removed from the list together with their data.
         dropped: ledgers beside the list whose data is removed.
+        primaries: ledgers of the list whose data is removed, as a tier has a copy.
+        unneeded: what a tier may have and no ledger needs after the step.
+        needed: attempts that `unneeded` of an earlier step named, and that a ledger needs now.
     """
 
     head: ManagedLedgerRecord
     put: tuple[LedgerRecord, ...] = ()
     removed: tuple[int, ...] = ()
     dropped: tuple[int, ...] = ()
+    primaries: tuple[int, ...] = ()
+    unneeded: tuple[CopyDeletion, ...] = ()
+    needed: tuple[UUID, ...] = ()
 
     @property
     def drops(self) -> tuple[int, ...]:
-        """All ledgers whose data is removed."""
-        return self.removed + self.dropped
+        """All ledgers whose data in this store is removed."""
+        return self.removed + self.dropped + self.primaries
 
 
 def begun_compaction(head: ManagedLedgerRecord, ledger_id: int | None) -> MetadataChange:
@@ -171,6 +200,24 @@ class LedgerListState:
     def has_ledger(self, ledger_id: int) -> bool:
         """Return whether the ledger is in the list."""
         return ledger_id in self._records
+
+    def find(self, ledger_id: int) -> LedgerRecord | None:
+        """Return the record of a ledger; counts of the open one are marks."""
+        return self._records.get(ledger_id)
+
+    def tiered(self, ledger_id: int) -> OffloadContext | None:
+        """Return the complete copy of a ledger in a tier, None if it has none."""
+        record = self._records.get(ledger_id)
+        return None if record is None else record.tiered
+
+    def removal(self, head: ManagedLedgerRecord, ledger_ids: Sequence[int]) -> MetadataChange:
+        """Return the change that follows `head` and removes ledgers, with all copies of them."""
+        copies = [(each, self.tiered(each)) for each in ledger_ids]
+        return MetadataChange(
+            head=head.successor(),
+            removed=tuple(ledger_ids),
+            unneeded=tuple(CopyDeletion.of(each, copy) for each, copy in copies if copy),
+        )
 
     # Where a read begins
 
@@ -297,13 +344,13 @@ class LedgerListState:
         return self.open_size if ledger_id == self.open_id else self._records[ledger_id].size
 
     def _info(self, record: LedgerRecord) -> LedgerInfo:
-        is_open = record.ledger_id == self.open_id
+        if record.ledger_id != self.open_id:
+            return LedgerInfo.of(record)
         return LedgerInfo(
             ledger_id=record.ledger_id,
             entries=self.entries_in(record.ledger_id),
-            size=self._size_in(record.ledger_id),
-            closed_ms=None if is_open else record.closed_ms,
-            max_timestamp_ms=NO_TIMESTAMP if is_open else record.max_timestamp_ms,
+            size=self.open_size,
+            closed_ms=None,
         )
 
     def _recovered_lac(self) -> Position:

@@ -22,17 +22,34 @@ Managed ledger, version 2            Ledger, version 1
 |        |      |  or -1          |     | 24     | 8, 8 | horizon             |
                                          | 40     | 8    | compacted at (ms)   |
 Version 1 ends after the properties.
+
+Ledger, version 2: as version 1, then       Deletion of a copy, version 1
+| size | field                          |  | offset | size | field                |
+|------|--------------------------------|  |--------|------|----------------------|
+| 1    | 1 = offloaded, or attempted:   |  | 0      | 1    | version              |
+| 16   |  attempt                       |  | 1      | 8    | ledger id            |
+| 2    |  length of the driver's name   |  | 9      | 1    | 1 = was complete     |
+| ...  |  that name                     |  | 10     | 2    | length of the name   |
+| 4    |  number of texts: the location |  | 12     | ...  | the driver's name    |
+| ...  |  key, value, ...               |  | then   | 4    | number of texts: the |
+| 8    |  completed at (ms), 0 = not    |  |        | ...  |  location            |
+| 1    |  1 = primary deleted           |
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
+from uuid import UUID
 
 from kledger.ledger.position import Position
 from kledger.ledger.row_format import (
+    FLAG,
     I64,
+    TEXT16,
     TEXT32,
     U8,
     U64,
+    UUID16,
     RowFormat,
     RowLayout,
     array,
@@ -40,8 +57,11 @@ from kledger.ledger.row_format import (
     mapping,
 )
 
+Part = TypeVar("Part")
+
 _VERSION = 1
 _VERSION_WITH_COMPACTION = 2
+_VERSION_WITH_OFFLOAD = 2
 _NOT_TERMINATED = Position(-2, -2)
 _NO_LEDGER = -1
 
@@ -101,11 +121,65 @@ class ManagedLedgerRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadContext:
+    """The copy of a ledger in a tier, or the latest attempt to make one.
+
+    Attributes:
+        attempt: id of the attempt, unique in the tier; part of the names of its objects.
+        driver: name of the kind of tier.
+        location: where the tier has the copy, in the tier's own words.
+        completed_ms: wall time of the completion, 0 while the attempt is not complete.
+        primary_deleted: whether the tier has the only copy.
+    """
+
+    attempt: UUID
+    driver: str
+    location: Mapping[str, str]
+    completed_ms: int = 0
+    primary_deleted: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the tier has all of the ledger."""
+        return self.completed_ms != 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyDeletion:
+    """What a tier may have and no ledger needs: it has to be deleted there.
+
+    Attributes:
+        attempt: that wrote it.
+        ledger_id: of the ledger that it is a copy of.
+        driver: name of the kind of tier.
+        location: where the tier has it.
+        was_complete: whether a ledger needed it; else an attempt wrote it, or was going to.
+    """
+
+    attempt: UUID
+    ledger_id: int
+    driver: str
+    location: Mapping[str, str]
+    was_complete: bool
+
+    @classmethod
+    def of(cls, ledger_id: int, offload: OffloadContext) -> "CopyDeletion":
+        """Return the deletion of the copy of a ledger."""
+        return cls(
+            attempt=offload.attempt,
+            ledger_id=ledger_id,
+            driver=offload.driver,
+            location=offload.location,
+            was_complete=offload.is_complete,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRecord:
     """One ledger of the list.
 
     For the open ledger (`closed_ms` 0) entries and size are a mark: they were true when the row was
-    written, and recovery counts from them.
+    written, and recovery counts from them. `offload` is None before the first attempt.
     """
 
     ledger_id: int
@@ -113,6 +187,12 @@ class LedgerRecord:
     size: int = 0
     closed_ms: int = 0
     max_timestamp_ms: int = NO_TIMESTAMP
+    offload: OffloadContext | None = None
+
+    @property
+    def tiered(self) -> OffloadContext | None:
+        """The complete copy in a tier, None if there is none."""
+        return self.offload if self.offload is not None and self.offload.is_complete else None
 
 
 def _stored_end(terminated_at: Position | None) -> Position:
@@ -131,12 +211,12 @@ def _id(stored: int) -> int | None:
     return None if stored == _NO_LEDGER else stored
 
 
-def _none_or_one(compacted: CompactedLedger | None) -> tuple[CompactedLedger, ...]:
-    return () if compacted is None else (compacted,)
+def _none_or_one(value: Part | None) -> tuple[Part, ...]:
+    return () if value is None else (value,)
 
 
-def _first(compacted: Sequence[CompactedLedger]) -> CompactedLedger | None:
-    return compacted[0] if compacted else None
+def _first(values: Sequence[Part]) -> Part | None:
+    return values[0] if values else None
 
 
 POSITION = RowLayout(Position, ledger_id=I64, entry_id=I64)
@@ -167,10 +247,44 @@ _MANAGED_LEDGERS = RowFormat[ManagedLedgerRecord](
         ),
     },
 )
+_LOCATION = mapping(TEXT32, TEXT32)
+_OFFLOAD = RowLayout(
+    OffloadContext,
+    attempt=UUID16,
+    driver=TEXT16,
+    location=_LOCATION,
+    completed_ms=I64,
+    primary_deleted=FLAG,
+)
 _LEDGERS = RowFormat[LedgerRecord](
     "ledger",
-    {_VERSION: RowLayout(LedgerRecord, entries=U64, size=U64, closed_ms=I64, max_timestamp_ms=I64)},
+    {
+        _VERSION: RowLayout(
+            LedgerRecord, entries=U64, size=U64, closed_ms=I64, max_timestamp_ms=I64
+        ),
+        _VERSION_WITH_OFFLOAD: RowLayout(
+            LedgerRecord,
+            entries=U64,
+            size=U64,
+            closed_ms=I64,
+            max_timestamp_ms=I64,
+            offload=converted(array(_OFFLOAD, count=U8), _none_or_one, _first),
+        ),
+    },
     given=("ledger_id",),
+)
+_COPY_DELETIONS = RowFormat[CopyDeletion](
+    "deletion of a copy",
+    {
+        _VERSION: RowLayout(
+            CopyDeletion,
+            ledger_id=U64,
+            was_complete=FLAG,
+            driver=TEXT16,
+            location=_LOCATION,
+        )
+    },
+    given=("attempt",),
 )
 _COUNTERS = RowFormat[int]("counter", {_VERSION: U64})
 
@@ -201,6 +315,20 @@ def decode_ledger(ledger_id: int, row: bytes) -> LedgerRecord:
         UnreadableRow: the row is not one of these, or not whole.
     """
     return _LEDGERS.decode(row, ledger_id)
+
+
+def encode_copy_deletion(deletion: CopyDeletion) -> bytes:
+    """Return the row of a deletion; the attempt stands in the key."""
+    return _COPY_DELETIONS.encode(deletion)
+
+
+def decode_copy_deletion(attempt: UUID, row: bytes) -> CopyDeletion:
+    """Return the deletion in a row of `encode_copy_deletion`.
+
+    Raises:
+        UnreadableRow: the row is not one of these, or not whole.
+    """
+    return _COPY_DELETIONS.decode(row, attempt)
 
 
 def encode_counter(value: int) -> bytes:

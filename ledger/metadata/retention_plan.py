@@ -8,7 +8,6 @@ Must not know: storage, clocks, cursors. Theory: Pulsar's internalTrimLedgers.
 
 from collections.abc import Sequence
 
-from kledger.ledger.config import NO_LIMIT
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
 from kledger.ledger.position import Position
 
@@ -39,8 +38,8 @@ def plan_trim(
     for info in _before_boundary(ledgers, slowest):
         assert info.closed_ms is not None
         remaining -= info.size
-        is_expired = retention_ms != NO_LIMIT and now_ms - info.closed_ms > retention_ms
-        is_over_quota = retention_bytes != NO_LIMIT and remaining >= retention_bytes
+        is_expired = 0 <= retention_ms < now_ms - info.closed_ms
+        is_over_quota = 0 <= retention_bytes <= remaining
         if not (is_expired or is_over_quota):
             break
         selected.append(info.ledger_id)

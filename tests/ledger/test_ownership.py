@@ -43,6 +43,12 @@ CHANGING: dict[str, Call] = {
     "trim_before": lambda ml: ml.trim_before(LATEST),
     "truncate": lambda ml: ml.truncate(),
 }
+OFFLOADING: dict[str, Call] = {
+    "delete_due_primaries": lambda ml: ml.delete_due_primaries(),
+    "delete_primaries": lambda ml: ml.delete_primaries(each.ledger_id for each in ml.ledgers),
+    "offload_due": lambda ml: ml.offload_due(),
+    "offload_prefix": lambda ml: ml.offload_prefix(ml.last_confirmed_entry),
+}
 APPENDING: dict[str, Call] = {
     "add_entry": lambda ml: ml.add_entry(b"stale"),
     "append_nowait": lambda ml: append(ml, b"stale", never),
@@ -71,7 +77,7 @@ ASKING = {
     "find_newest_matching", "first_position", "has_cursors", "has_entries_from",
     "is_terminated", "is_valid_position",
     "last_confirmed_entry", "ledgers", "next_valid_position", "number_of_entries",
-    "previous_position", "properties", "read_cached", "read_entries", "read_entry",
+    "previous_position", "properties", "read_cached", "read_counts", "read_entries", "read_entry",
     "read_in_chunks",
     "slowest_position", "state", "total_size", "unit_kind", "unit_name",
 }  # fmt: skip
@@ -122,6 +128,7 @@ async def refused(call: Call, ml: ManagedLedger) -> LedgerError | None:
 def test_no_method_of_the_handle_is_forgotten() -> None:
     covered = {
         *CHANGING,
+        *OFFLOADING,
         *APPENDING,
         *CURSORS,
         *HARMLESS,
@@ -132,7 +139,7 @@ def test_no_method_of_the_handle_is_forgotten() -> None:
     assert covered == {name for name in dir(ManagedLedger) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("method", [*CHANGING, *APPENDING, *CURSORS, *HARMLESS])
+@pytest.mark.parametrize("method", [*CHANGING, *OFFLOADING, *APPENDING, *CURSORS, *HARMLESS])
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_stale_owner_changes_nothing_and_acknowledges_nothing(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, way: Way, method: str
@@ -142,7 +149,7 @@ async def test_a_stale_owner_changes_nothing_and_acknowledges_nothing(
     newer = await way(store, engine)
     await newer.add_entry(b"mine")
     before = stored(engine), newer.ledgers, dict(newer.properties), await all_of(newer)
-    call = {**CHANGING, **APPENDING, **CURSORS, **HARMLESS}[method]
+    call = {**CHANGING, **OFFLOADING, **APPENDING, **CURSORS, **HARMLESS}[method]
     error = await refused(call, ml)
     assert (method in HARMLESS) == (error is None)
     assert error is None or isinstance(error, Fenced)

@@ -87,12 +87,12 @@ def test_a_damaged_row_raises() -> None:
 
 
 def test_a_store_has_names_and_a_counter() -> None:
-    assert (1, []) == load_store(MemoryEngine())
+    assert (1, [], False) == load_store(MemoryEngine())
     engine = stored(opened(6))
     group = CommitGroup(rows=[(keys.ID_COUNTER, encode_counter(12))])
     engine.commit(group, sync=True)
     engine.index(group)
-    assert (12, ["orders"]) == load_store(engine)
+    assert (12, ["orders"], False) == load_store(engine)
 
 
 def test_a_deletion_takes_the_rows_of_that_managed_ledger_and_its_ledgers() -> None:

@@ -1,13 +1,17 @@
-"""Fixtures of the tests of tiers: stores in memory and in folders."""
+"""Fixtures of the tests of offloading: object stores, and a managed ledger over a tier in memory."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from kledger.ledger import LedgerStore
 from kledger.ledger.offload.object_store import ObjectStore
+from kledger.ledger.testing import FaultyEngine, MemoryTier, MemoryTiers
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.tasks import Supervisor
+from tests.ledger.offload.words import COLD_STORE
+from tests.ledger.words import OpenStore
 
 
 @pytest.fixture
@@ -35,3 +39,13 @@ async def object_store(
     store = ObjectStore(url, pool=pool)
     yield store
     await store.close()
+
+
+@pytest.fixture
+def tier() -> MemoryTier:
+    return MemoryTier()
+
+
+@pytest.fixture
+async def store(open_store: OpenStore, engine: FaultyEngine, tier: MemoryTier) -> LedgerStore:
+    return await open_store(engine=engine, config=COLD_STORE, offloaders=MemoryTiers(tier))

@@ -14,7 +14,7 @@ from kledger.ledger.offload.object_layout import (
     decode_index,
     index_name,
 )
-from tests.ledger.offload.words import FIRST, LEDGER, SECOND, entries_of, numbered, written
+from tests.ledger.offload.object_words import FIRST, LEDGER, SECOND, entries_of, numbered, written
 
 ENTRIES = st.lists(st.binary(max_size=60), min_size=1, max_size=30)
 BLOCK_BYTES = st.integers(BLOCK_OVERHEAD + 1, 300)

@@ -1,69 +1,65 @@
-"""Words of the tests of tiers: sources of entries, and folders that count requests."""
+"""Words of the tests of offloading: a managed ledger over a tier in memory."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from uuid import UUID
+from dataclasses import replace
 
-from kledger.ledger.engine.base import Buffer
-from kledger.ledger.offload.object_layout import LayoutWriter, LedgerIndex
+from kledger.ledger import (
+    EARLIEST,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    OffloadPolicies,
+    Position,
+    StoreConfig,
+)
+from kledger.ledger.testing import MemoryTier
+from tests.ledger.words import add_all, datas, numbers
 
-FIRST = UUID(int=1)
-SECOND = UUID(int=2)
-LEDGER = 7
-
-
-@dataclass
-class ListSource:
-    """A closed ledger in a list; `error` is raised at the entry `fails_at`."""
-
-    data: Sequence[Buffer]
-    ledger_id: int = LEDGER
-    fails_at: int | None = None
-    error: Exception | None = None
-
-    @property
-    def entries(self) -> int:
-        return len(self.data)
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.data))
-
-    async def read(self, first: int, *, bytes_max: int) -> Sequence[Buffer]:
-        found: list[Buffer] = []
-        for entry in self.data[first:]:
-            if self.fails_at == first + len(found) and self.error is not None:
-                raise self.error
-            if found and sum(map(len, found)) + len(entry) > bytes_max:
-                break
-            found.append(entry)
-        return found
+COLD_STORE = StoreConfig(cache_bytes=0)
 
 
-def numbered(count: int, size: int = 100) -> list[Buffer]:
-    """Entries that differ."""
-    return [b"%d:" % number + bytes([number % 251]) * size for number in range(count)]
+def policies(tier: MemoryTier | None, **options: object) -> OffloadPolicies:
+    return OffloadPolicies(driver=tier, **options)  # type: ignore[arg-type]  # any of its fields
 
 
-def written(
-    entries: Sequence[Buffer],
-    *,
-    ledger_id: int = LEDGER,
-    attempt: UUID = FIRST,
-    block_bytes: int = 1000,
-    extra: bytes = b"",
-) -> tuple[bytes, LedgerIndex]:
-    """A data object and its index."""
-    writer = LayoutWriter(ledger_id, attempt, block_bytes=block_bytes)
-    data = b"".join([writer.header(), *writer.add(entries), *writer.finish()])
-    return data, writer.index(extra)
+def tiered(tier: MemoryTier | None, **options: object) -> ManagedLedgerConfig:
+    """Two entries in a ledger."""
+    return ManagedLedgerConfig(max_entries_per_ledger=2, offload=policies(tier, **options))
 
 
-def entries_of(data: Buffer, index: LedgerIndex) -> list[bytes]:
-    """All entries of a data object."""
-    view = memoryview(data)
-    return [
-        bytes(entry)
-        for block in range(index.blocks)
-        for entry in index.decode_block(block, view[index.offsets[block] : index.end_offset(block)])
-    ]
+def change_policies(ml: ManagedLedger, **options: object) -> None:
+    offload = replace(ml.config.offload, **options)  # type: ignore[arg-type]
+    ml.reconfigure(replace(ml.config, offload=offload))
+
+
+async def five(store: LedgerStore, tier: MemoryTier | None, **options: object) -> ManagedLedger:
+    """Five entries in ledgers of 2, 2 and 1, of which the last one is open."""
+    ml = await store.open_managed_ledger("orders", config=tiered(tier, **options))
+    await add_all(ml, numbers(0, 4))
+    return ml
+
+
+def open_position(ml: ManagedLedger) -> Position:
+    """The first position of the open ledger."""
+    return Position(ml.ledgers[-1].ledger_id, 0)
+
+
+async def offload_all(ml: ManagedLedger) -> Position:
+    return await ml.offload_prefix(open_position(ml))
+
+
+def offloaded(ml: ManagedLedger) -> list[bool]:
+    return [info.offloaded for info in ml.ledgers]
+
+
+def primary_deleted(ml: ManagedLedger) -> list[bool]:
+    return [info.primary_deleted for info in ml.ledgers]
+
+
+async def read_all(ml: ManagedLedger) -> list[bytes]:
+    return datas(await ml.read_entries(EARLIEST, 1 << 30))
+
+
+def reads(ml: ManagedLedger) -> tuple[int, int, int]:
+    """Entries read from the cache, the primary and the tier."""
+    counts = ml.read_counts
+    return counts.cache, counts.primary, counts.tier

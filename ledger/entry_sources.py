@@ -1,0 +1,124 @@
+"""Entry sources: the chain that serves a read of one ledger beyond the entry cache.
+
+Rule: a pure plan says which copy is asked first, and which one after a failure. A read that began
+before a copy was deleted continues with the other one. A ledger without a copy in a tier costs one
+look into a dict.
+Must not know: appends, cursors, how a source reads.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.errors import LedgerError
+from kledger.ledger.metadata.ledger_list_state import LedgerListState
+from kledger.ledger.metadata.records import OffloadContext
+from kledger.ledger.offload.offload_policies import OffloadPolicies
+from kledger.ledger.offload.read_source_plan import ReadSource, leads_on, plan_read_sources
+from kledger.ledger.position import Position
+from kledger.ledger.reads.read_counts import ReadCounts
+from kledger.ledger.store_services import StoreServices
+
+
+class EntryRange(NamedTuple):
+    """Entries of one ledger that a read wants.
+
+    Attributes:
+        start: position of the first one, which exists.
+        count_max: how many.
+        upto: id after the last one that the read may return.
+        bytes_max: total size at most; the first entry is returned whatever its size.
+        is_background: see `ManagedLedger.read_entries`.
+    """
+
+    start: Position
+    count_max: int
+    upto: int
+    bytes_max: int
+    is_background: bool
+
+
+class EntrySources:
+    """The sources of one handle.
+
+    Attributes:
+        policies: the tier, and which copy is read first; replaced when the settings change.
+        counts: of the managed ledger.
+    """
+
+    def __init__(
+        self, state: LedgerListState, services: StoreServices, name: str, counts: ReadCounts
+    ) -> None:
+        """Args: name: of the managed ledger, in messages."""
+        self.policies = OffloadPolicies()
+        self.counts = counts
+        self._state = state
+        self._services = services
+        self._name = name
+
+    async def read(self, wanted: EntryRange) -> tuple[Sequence[Buffer], ReadSource]:
+        """Return entries, at least one, and where they came from.
+
+        Raises:
+            TooManyRequests: too many reads wait for the source.
+            NonRecoverable, Corrupt, StorageFailed, TierUnavailable: the first entry cannot be read.
+            Fenced, AlreadyClosed: the store has stopped.
+        """
+        failed: list[ReadSource] = []
+        while True:
+            tiered = self._state.tiered(wanted.start.ledger_id)
+            # The plan is made anew after a failure: a copy may have been deleted meanwhile.
+            sources = plan_read_sources(tiered, self.policies.read_priority)
+            source = next(each for each in sources if each not in failed)
+            try:
+                if source is ReadSource.TIER and tiered is not None:
+                    buffers = await self._read_tier(wanted, tiered)
+                else:
+                    buffers = await self._read_primary(wanted)
+            except LedgerError as error:
+                failed.append(source)
+                if not self._goes_on(wanted, failed, error):
+                    raise
+            else:
+                if failed and source is ReadSource.PRIMARY:
+                    self.counts.fell_back += 1
+                return buffers, source
+
+    def _goes_on(self, wanted: EntryRange, failed: list[ReadSource], error: LedgerError) -> bool:
+        """Note a failure; return whether another source is asked.
+
+        Three cases: the ledger was trimmed, or its primary copy deleted, during the read: that is
+        no fault; the source failed, and there is another copy; it failed, and there is none.
+        """
+        ledger_id = wanted.start.ledger_id
+        if not self._state.has_ledger(ledger_id):
+            return False
+        sources = plan_read_sources(self._state.tiered(ledger_id), self.policies.read_priority)
+        if failed[-1] in sources:
+            what = f"reading {self._name} at {wanted.start}"
+            if failed[-1] is ReadSource.PRIMARY:
+                self._services.health.failed(error, what)
+            if not leads_on(failed[-1], error):
+                return False
+        return any(each not in failed for each in sources)
+
+    async def _read_primary(self, wanted: EntryRange) -> Sequence[Buffer]:
+        return await self._services.cold_reads.read(
+            wanted.start.ledger_id,
+            wanted.start.entry_id,
+            count=wanted.count_max,
+            upto=wanted.upto,
+            bytes_max=wanted.bytes_max,
+            is_background=wanted.is_background,
+        )
+
+    async def _read_tier(self, wanted: EntryRange, copy: OffloadContext) -> Sequence[Buffer]:
+        ledger_id, first = wanted.start
+        return await self._services.tier.reader.read(
+            self._services.tier.tiers.find(copy, self.policies.driver),
+            ledger_id,
+            copy,
+            first,
+            end=min(wanted.upto, first + wanted.count_max),
+            bytes_max=wanted.bytes_max,
+        )

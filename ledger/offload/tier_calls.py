@@ -1,0 +1,104 @@
+"""Tier calls: every call of a tier passes here, so that a tier that hangs or errs does no harm.
+
+Rule: a call ends for its caller when the tier answered, when its time is over, or when the caller
+is cancelled; a call that hangs is cancelled and not waited for. Errors that no tier should raise
+become TierUnavailable, as a retry may succeed.
+Must not know: what is called.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from kledger.ledger.errors import AlreadyClosed, LedgerError, TierUnavailable
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+
+Result = TypeVar("Result")
+
+
+class TierCalls:
+    """The calls of the tiers of one store."""
+
+    def __init__(self, timers: Timers, supervisor: Supervisor) -> None:
+        self._timers = timers
+        self._supervisor = supervisor
+
+    def start(
+        self, work: Coroutine[Any, Any, Result], what: str
+    ) -> asyncio.Task[tuple[Result] | LedgerError]:
+        """Begin a call; the task returns its result in a tuple, or its error.
+
+        Raises:
+            AlreadyClosed: the store is closed.
+        """
+        if self._supervisor.is_closed:
+            work.close()
+            raise AlreadyClosed("the store is closed")
+        return self._supervisor.spawn(outcome_of(_translated(work, what)), what)
+
+    async def call(
+        self, work: Coroutine[Any, Any, Result], what: str, *, timeout_ms: int | None = None
+    ) -> Result:
+        """Make a call.
+
+        Args:
+            work: the call.
+            what: it is, for errors and tasks.
+            timeout_ms: how long it may take; None is no limit.
+
+        Raises:
+            TierUnavailable: the tier did not answer in time, or not as it should.
+            AlreadyClosed: the store is closed, or the call was cancelled from elsewhere.
+            LedgerError: of the call.
+        """
+        return await self.result_of(self.start(work, what), what, timeout_ms=timeout_ms)
+
+    async def result_of(
+        self,
+        task: asyncio.Task[tuple[Result] | LedgerError],
+        what: str,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Result:
+        """Wait for a call that was begun; arguments and errors as `call`."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end(_: object = None) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        task.add_done_callback(end)
+        timer = None if timeout_ms is None else self._timers.call_after(timeout_ms, end)
+        try:
+            await ended
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if not task.done():
+                task.cancel()
+        if not task.done():
+            raise TierUnavailable(f"{what}: no answer within {timeout_ms} ms")
+        if task.cancelled():
+            raise AlreadyClosed(f"{what}: was cancelled")
+        outcome = task.result()
+        if isinstance(outcome, LedgerError):
+            raise outcome
+        return outcome[0]
+
+
+async def outcome_of(work: Coroutine[Any, Any, Result]) -> tuple[Result] | LedgerError:
+    """Return the result of `work` in a tuple, or its error."""
+    try:
+        return (await work,)
+    except LedgerError as error:
+        return error
+
+
+async def _translated(work: Coroutine[Any, Any, Result], what: str) -> Result:
+    try:
+        return await work
+    except LedgerError:
+        raise
+    except Exception as error:  # a tier may be anyone's code
+        raise TierUnavailable(f"{what}: {error!r}") from error
