@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import kledger.sync
 from compat_tests import peers
 from compat_tests.deadlines import PROGRAM_S, WAIT_S
 from compat_tests.report_plugin import ReportPlugin
@@ -97,6 +98,15 @@ def native_url(server: ServerProcess) -> str:
     if not isinstance(server, KledgerServer):
         pytest.skip("Apache Kafka has no native façade")
     return f"kledger://{server.native_address}"
+
+
+@pytest.fixture
+def namespaced_topic(native_url: str, topic: str) -> str:
+    """The name of a topic that does not exist yet, in a namespace of its own that does."""
+    namespace = f"compat/{topic}"
+    with kledger.sync.connect(native_url) as client:
+        client.create_namespace(namespace)
+    return f"{namespace}/orders"
 
 
 _numbers = itertools.count(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from compat_tests.conftest import MakeTopic
+from compat_tests.conftest import MakeTopic, create_topic
 from compat_tests.deadlines import QUICK_GROUP, WAIT_S, rounds
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 from compat_tests.settings import dotted
@@ -97,6 +98,28 @@ def as_sample(message: Any) -> Sample:
         headers=tuple(message.headers() or ()),
         timestamp_ms=message.timestamp()[1],
     )
+
+
+@pytest.mark.feature("a topic of another namespace: write in a transaction, read in a group")
+def test_a_topic_of_a_namespace(bootstrap: str, namespaced_topic: str, group: str) -> None:
+    name, records = namespaced_topic, samples(40)
+    create_topic(bootstrap, name, 2, {})
+    options = {"bootstrap.servers": bootstrap, "transactional.id": f"{group}-writer"}
+    producer = Producer(options)
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    for number, record in enumerate(records):
+        producer.produce(name, key=record.key, value=record.value, partition=number % 2)
+    producer.commit_transaction(WAIT_S)
+    with consuming(bootstrap, name, group=group, isolation_level="read_committed") as consumer:
+        received = receive(consumer, len(records))
+        consumer.commit(asynchronous=False)
+    assert {name} == {each.topic() for each in received}
+    assert Counter(each.value() for each in received) == Counter(one.value for one in records)
+    with consuming(bootstrap, group=group) as consumer:
+        asked = [TopicPartition(name, index) for index in range(2)]
+        # The marker behind the 20 records may have been passed, too.
+        assert all(each.offset in (20, 21) for each in consumer.committed(asked, WAIT_S))
 
 
 @pytest.mark.feature("produce and consume, {codec}: keys, headers, timestamps, nulls")

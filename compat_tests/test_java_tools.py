@@ -78,6 +78,31 @@ def test_console_tools_carry_lines(java: Tool, bootstrap: str, make_topic: MakeT
     assert console_consumer(java, bootstrap, name, len(LINES)) == LINES
 
 
+@pytest.mark.feature("a topic of another namespace: create, write, read in a group, delete")
+def test_tools_use_a_topic_of_a_namespace(
+    java: Tool, bootstrap: str, namespaced_topic: str, group: str
+) -> None:
+    name = namespaced_topic
+
+    def topics(*arguments: str) -> str:
+        return java(f"{TOOLS}.TopicCommand", "--bootstrap-server", bootstrap, *arguments)
+
+    topics("--create", "--topic", name, "--partitions", "2")
+    assert name in topics("--list").split()
+    assert "PartitionCount: 2" in topics("--describe", "--topic", name)
+    console_producer(java, bootstrap, name, LINES)
+    lines = console_consumer(java, bootstrap, name, len(LINES), "--group", group)
+    assert sorted(lines) == sorted(LINES)
+    described = java(
+        f"{TOOLS}.consumer.group.ConsumerGroupCommand",
+        *("--bootstrap-server", bootstrap, "--describe", "--group", group),
+    )
+    lags = [line.split()[5] for line in described.splitlines() if name in line]
+    assert lags == ["0", "0"]
+    topics("--delete", "--topic", name)
+    assert name not in topics("--list").split()
+
+
 @pytest.mark.slow
 @pytest.mark.feature("console producer, {codec}; read by librdkafka")
 @pytest.mark.parametrize("codec", CODECS[1:])

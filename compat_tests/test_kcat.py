@@ -24,6 +24,12 @@ def test_round_trip_gives_back_the_same(kcat: Tool, make_topic: MakeTopic, codec
     assert kcat("-C", "-t", name, "-e", "-q", "-K", "\t").splitlines() == LINES
 
 
+@pytest.mark.feature("a topic of another namespace: produce and consume")
+def test_a_topic_of_a_namespace(kcat: Tool, namespaced_topic: str) -> None:
+    kcat("-P", "-t", namespaced_topic, "-K", "\t", stdin="\n".join(LINES) + "\n")
+    assert kcat("-C", "-t", namespaced_topic, "-e", "-q", "-K", "\t").splitlines() == LINES
+
+
 @pytest.mark.feature("headers, timestamps and nulls as JSON")
 def test_json_output_shows_every_part(kcat: Tool, bootstrap: str, make_topic: MakeTopic) -> None:
     name, records = make_topic(), samples(30)

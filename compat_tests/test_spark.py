@@ -115,6 +115,19 @@ def test_batch_reads_every_record(spark: SparkSession, bootstrap: str, filled: s
     assert [row.offset for row in collected] == 2 * list(range(100))
 
 
+@pytest.mark.feature("batch write and read of a topic of another namespace")
+def test_batch_uses_a_topic_of_a_namespace(
+    spark: SparkSession, bootstrap: str, namespaced_topic: str
+) -> None:
+    create_topic(bootstrap, namespaced_topic, 1, {})
+    frame = spark.createDataFrame([("a", "one"), ("b", "two")], "key string, value string")
+    writer = frame.coalesce(1).write.format("kafka").option("topic", namespaced_topic)
+    writer.option("kafka.bootstrap.servers", bootstrap).save()
+    collected = rows(read(spark, bootstrap, namespaced_topic))
+    assert [(b"a", b"one"), (b"b", b"two")] == [(bytes(r.key), bytes(r.value)) for r in collected]
+    assert {namespaced_topic} == {row.topic for row in collected}
+
+
 @pytest.mark.feature("batch read: a range of offsets, split into many tasks")
 def test_batch_reads_a_range(spark: SparkSession, bootstrap: str, filled: str) -> None:
     start = f'{{"{filled}": {{"0": 13, "1": -2}}}}'

@@ -43,7 +43,7 @@ _CODES = ErrorTable(
         # Producers and consumers fail at once: a namespace does not come by waiting for it.
         topics_errors.UnknownNamespace: ErrorCode.INVALID_TOPIC_EXCEPTION,
         topics_errors.InvalidNamespaceName: ErrorCode.INVALID_TOPIC_EXCEPTION,  # no API has one
-        topics_errors.NamespaceExists: ErrorCode.TOPIC_ALREADY_EXISTS,  # likewise
+        topics_errors.NamespaceAlreadyExists: ErrorCode.TOPIC_ALREADY_EXISTS,  # likewise
         topics_errors.NamespaceNotDeletable: ErrorCode.POLICY_VIOLATION,  # likewise
         topics_errors.TooManyNamespaces: ErrorCode.POLICY_VIOLATION,
         topics_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,

@@ -50,7 +50,7 @@ class InvalidNamespaceName(TopicsError):
     """The name breaks the rules for namespaces."""
 
 
-class NamespaceExists(TopicsError):
+class NamespaceAlreadyExists(TopicsError):
     """A namespace of that name exists."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from kledger.ledger import LedgerStore
 from kledger.ledger.record_table import RecordChange, RecordTable
 from kledger.topics.config.topic_config import NO_CONFIGS
-from kledger.topics.errors import NamespaceExists, TooManyNamespaces, UnknownNamespace
+from kledger.topics.errors import NamespaceAlreadyExists, TooManyNamespaces, UnknownNamespace
 from kledger.topics.partition.records import NAMESPACE_ROWS, NamespaceRecord
 from kledger.topics.topic_names import DEFAULT_NAMESPACE, check_namespace
 
@@ -57,11 +57,11 @@ class Namespaces:
         """Check that a namespace can be created.
 
         Raises:
-            InvalidNamespaceName, NamespaceExists, TooManyNamespaces: it cannot.
+            InvalidNamespaceName, NamespaceAlreadyExists, TooManyNamespaces: it cannot.
         """
         check_namespace(name)
         if self.exists(name):
-            raise NamespaceExists(f"namespace {name!r} already exists")
+            raise NamespaceAlreadyExists(f"namespace {name!r} already exists")
         if len(self._records.durable) >= NAMESPACES_MAX:
             raise TooManyNamespaces(
                 f"namespace {name!r}: there are {len(self._records.durable)} namespaces already, "

@@ -321,7 +321,7 @@ class TopicRegistry:
         """Create a namespace.
 
         Raises:
-            InvalidNamespaceName, NamespaceExists, TooManyNamespaces: it cannot be created.
+            InvalidNamespaceName, NamespaceAlreadyExists, TooManyNamespaces: it cannot be created.
             TopicStorageFailed: nothing was made.
         """
         async with self._changing:

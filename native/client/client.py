@@ -147,7 +147,7 @@ class Client:
         """Return a producer of a topic; a missing topic is created if the server allows it.
 
         Args:
-            topic: its short name, or `persistent://public/default/...`.
+            topic: `orders`, `tenant/namespace/orders`, or the same after `persistent://`.
             producer_name: becomes a header of every message.
             batching: messages that are sent at about the same time share a batch.
             max_pending: messages in flight at once; further sends wait.
@@ -198,7 +198,7 @@ class Client:
         """Return a consumer; a missing subscription is created, a missing topic if allowed.
 
         Args:
-            topic: its short name, or `persistent://public/default/...`.
+            topic: `orders`, `tenant/namespace/orders`, or the same after `persistent://`.
             subscription: its name.
             consumer_type: "exclusive" (one consumer), "failover" (one at a time, in order of
                 priority and name), "shared" (each message to any consumer with permits),
@@ -257,7 +257,7 @@ class Client:
         """Return a reader: it needs no subscription and acknowledges nothing.
 
         Args:
-            topic: its short name, or `persistent://public/default/...`.
+            topic: `orders`, `tenant/namespace/orders`, or the same after `persistent://`.
             start: an id, a time in ms (its first message, or the next), "earliest" or "latest".
             inclusive: whether the message with that id is read, or the next one.
             read_compacted: as for `subscribe`.
@@ -328,7 +328,7 @@ class Client:
         that.
 
         Args:
-            topic: its short name, or `persistent://public/default/...`.
+            topic: `orders`, `tenant/namespace/orders`, or the same after `persistent://`.
             strategy: decides which of two messages of a key stays; None: the newer one.
             partition_refresh_ms: the interval of looking for new partitions.
             read_compacted: read only the last message of each key, where the topic is compacted.
@@ -386,7 +386,7 @@ class Client:
         their defaults; more channels are added.
 
         Args:
-            name: its short name, or `persistent://public/default/...`.
+            name: `orders`, `tenant/namespace/orders`, or the same after `persistent://`.
             channel_count: how many partitions; None: as many as it has, 17 for a new one.
             retain_values: committed elements stay, and new groups begin at the head.
             element_expiry_ms: age at which an element is removed, whoever has committed it.
@@ -466,7 +466,8 @@ class Client:
         """Create a topic.
 
         Args:
-            name: letters, digits, '.', '_' and '-'.
+            name: letters, digits, '.', '_' and '-', behind `tenant/namespace/` unless it is in
+                `public/default`.
             partitions: at least one.
             config: settings by Kafka's names.
 
@@ -497,7 +498,7 @@ class Client:
         """Add partitions to a topic; its producers and consumers discover them.
 
         Args:
-            topic: its short name, or `persistent://public/default/...`.
+            topic: `orders`, `tenant/namespace/orders`, or the same after `persistent://`.
             count: the new number of partitions.
 
         Raises:

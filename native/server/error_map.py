@@ -24,7 +24,7 @@ _ERRORS: ErrorTable[type[errors.KledgerError]] = ErrorTable(
         topics_errors.UnknownPartition: errors.TopicNotFound,
         topics_errors.TopicAlreadyExists: errors.TopicExists,
         topics_errors.UnknownNamespace: errors.NamespaceNotFound,
-        topics_errors.NamespaceExists: errors.NamespaceExists,
+        topics_errors.NamespaceAlreadyExists: errors.NamespaceExists,
         topics_errors.NamespaceNotDeletable: errors.NotAllowed,
         topics_errors.TooManyNamespaces: errors.NotAllowed,
         topics_errors.PartitionTerminated: errors.TopicTerminated,

@@ -31,6 +31,7 @@ VALUES = {
     **dict.fromkeys(ADDRESSES, "127.0.0.1:7"),
     "kafka.max_connections_per_ip_overrides": "127.0.0.1:7",
     "topics.batch_validation": "full",
+    "topics.kledger_data_read_priority": "bookkeeper-first",
 }
 """Of settings whose text has a form."""
 

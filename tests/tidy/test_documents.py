@@ -42,8 +42,11 @@ ELSEWHERE = {
     "kledger_compaction_skipped_records_total": "a metric, whose name is made of parts",
     "kledger_compactions_running": "a metric, whose name is made of parts",
     "kledger_ledger": "an alternative that was not taken",
+    "public/default": "the namespace that always exists",
     "set_iterate_lower_bound": "a method of rocksdict",
     "source_pkgs": "a setting of coverage",
+    "tenant/namespace": "the form of a namespace's name",
+    "tenant/namespace/topic": "the form of a topic's name",
 }
 """Names that documents use and the tree's Python files do not have, and what they are."""
 

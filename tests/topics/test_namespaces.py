@@ -12,9 +12,10 @@ from kledger.topics.errors import (
     InvalidConfig,
     InvalidNamespaceName,
     InvalidTopicName,
-    NamespaceExists,
+    NamespaceAlreadyExists,
     NamespaceNotDeletable,
     TooManyNamespaces,
+    TopicsError,
     TopicStorageFailed,
     UnknownNamespace,
 )
@@ -36,18 +37,33 @@ async def test_namespaces_come_and_go() -> None:
         await registry.delete_namespace("shop/us")
     async with open_topics(opened.engine) as again:
         assert ["public/default", "shop/eu"] == again.registry.namespaces.all()
-        for name, error in (
-            ("shop/eu", NamespaceExists), ("public/default", NamespaceExists),
-            ("shop", InvalidNamespaceName), ("a/b/c", InvalidNamespaceName),
-        ):  # fmt: skip
-            with pytest.raises(error):
-                await again.registry.create_namespace(name)
-        for name, error in (
-            ("shop/us", UnknownNamespace), ("shop", InvalidNamespaceName),
-            ("public/default", NamespaceNotDeletable),
-        ):  # fmt: skip
-            with pytest.raises(error):
-                await again.registry.delete_namespace(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("shop/eu", NamespaceAlreadyExists), ("public/default", NamespaceAlreadyExists),
+        ("shop", InvalidNamespaceName), ("a/b/c", InvalidNamespaceName),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_created(name: str, error: type[TopicsError]) -> None:
+    async with open_topics() as opened:
+        await opened.registry.create_namespace("shop/eu")
+        with pytest.raises(error):
+            await opened.registry.create_namespace(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("shop/us", UnknownNamespace), ("shop", InvalidNamespaceName),
+        ("public/default", NamespaceNotDeletable),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_deleted(name: str, error: type[TopicsError]) -> None:
+    async with open_topics() as opened:
+        with pytest.raises(error):
+            await opened.registry.delete_namespace(name)
 
 
 async def test_topics_of_one_name_in_two_namespaces_are_two() -> None:
@@ -145,7 +161,7 @@ async def test_settings_of_the_default_namespace_hold_for_plain_names() -> None:
         await opened.registry.alter_namespace_configs("public/default", {"retention.ms": None})
         assert ["public/default"] == opened.registry.namespaces.all()
     async with open_topics(opened.engine) as again:
-        with pytest.raises(NamespaceExists):
+        with pytest.raises(NamespaceAlreadyExists):
             await again.registry.create_namespace("public/default")
 
 
@@ -177,7 +193,7 @@ async def test_changes_wait_for_the_write_of_a_cancelled_one() -> None:
         first.cancel()
         second = asyncio.ensure_future(opened.registry.create_namespace("shop/eu"))
         hold.release()
-        with pytest.raises(NamespaceExists):
+        with pytest.raises(NamespaceAlreadyExists):
             await second
 
 
