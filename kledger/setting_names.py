@@ -17,6 +17,9 @@ Assignments = dict[str, object]
 MINUTE_MS = 60_000
 MIB = 1024 * 1024
 
+OPTIONS = "offload.options."
+"""What the name of one option of the object store begins with."""
+
 Rename = tuple[str, int]
 """Our name, and how many of our units one unit of theirs is."""
 
@@ -27,6 +30,9 @@ RENAMED: Mapping[str, Rename] = {
     "log.dir": ("server.data", 1),
     "log.dirs": ("server.data", 1),
     "listeners": ("server.kafka", 1),
+    "offload.parallel": ("storage.offload_parallel", 1),
+    "offload.read.timeout.ms": ("offload.read_timeout_ms", 1),
+    "remote.log.manager.task.interval.ms": ("server.log_retention_check_interval_ms", 1),
     # Pulsar, and the storage below it.
     "clusterName": ("kafka.cluster_id", 1),
     "brokerMaxConnections": ("native.max_connections", 1),
@@ -96,6 +102,8 @@ def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assi
     """
     if name in own_names:
         return {name: value}
+    if name.startswith(OPTIONS):
+        return {OPTIONS.removesuffix("."): {name.removeprefix(OPTIONS): value}}
     meaning = _foreign_name(name, value, own_names)
     section, dot, rest = name.partition(".")
     if meaning is None and dot and (inside := _foreign_name(rest, value, own_names)) is not None:

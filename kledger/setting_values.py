@@ -6,6 +6,7 @@ Must not know: files, the environment, the use of a setting.
 """
 
 import types
+from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 INT32_MAX = 2**31 - 1
@@ -14,6 +15,12 @@ INT64_MAX = 2**63 - 1
 
 class ConfigText(str):
     """The type of a topic setting: any TOML value as text, which the topic's own check parses."""
+
+    __slots__ = ()
+
+
+class OptionTable(dict[str, bool | int | float | str]):
+    """The type of a table of options that this program passes on; values are never in messages."""
 
     __slots__ = ()
 
@@ -27,8 +34,8 @@ def convert(name: str, kind: Any, value: object) -> Any:
 
     Args:
         name: the setting, for the error.
-        kind: the type of the field: int, bool, str, ConfigText, tuple[str, ...], a Literal of
-            strings, or one of them | None.
+        kind: the type of the field: int, bool, str, ConfigText, OptionTable, tuple[str, ...], a
+            Literal of strings, or one of them | None.
         value: text of the environment or the command line, or a TOML value.
 
     Raises:
@@ -44,6 +51,8 @@ def convert(name: str, kind: Any, value: object) -> Any:
         raise expected(name, " or ".join(get_args(kind)), value)
     if get_origin(kind) is tuple:
         return _words(name, value)
+    if kind is OptionTable:
+        return _options(name, value)
     if kind is bool:
         return _boolean(name, value)
     if kind is int:
@@ -86,6 +95,21 @@ def _words(name: str, value: object) -> tuple[str, ...]:
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return tuple(value)
     raise expected(name, "a list of texts", value)
+
+
+def _options(name: str, value: object) -> OptionTable:
+    """Read a table of TOML, or `option=value,option=value`."""
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        if all(option.strip() and equals for option, equals, _ in pairs):
+            return OptionTable({option.strip(): text.strip() for option, _, text in pairs})
+    elif isinstance(value, Mapping) and all(
+        isinstance(option, str) and isinstance(each, bool | int | float | str)
+        for option, each in value.items()
+    ):
+        return OptionTable(value)
+    # The value may have a secret in it.
+    raise SettingError(f"{name}: expected a table of texts, numbers and booleans, or OPTION=VALUE,…")
 
 
 def _whole_number(name: str, value: object) -> int:

@@ -21,6 +21,7 @@ from kledger.setting_values import (
     INT32_MAX,
     INT64_MAX,
     ConfigText,
+    OptionTable,
     SettingError,
     check_range,
     convert,
@@ -57,6 +58,26 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadSettings:
+    """Settings of tiered storage."""
+
+    url: str | None = None
+    """The object store to which ledgers are offloaded: `s3://bucket/prefix`, `gs://bucket/prefix`,
+    `az://container/prefix` or `file:///folder`; none: offloading is refused."""
+    options: OptionTable = field(default_factory=OptionTable)
+    """Options of the object store by the names of its library: `endpoint`, `region`,
+    `access_key_id`, `secret_access_key`, `allow_http`, …; a table in TOML, `--set
+    offload.options.region=…`, in the environment `region=…,endpoint=…`. The usual variables of the
+    environment, such as AWS_ACCESS_KEY_ID, count, too."""
+    read_bytes_max: int = 32 << 20
+    """Blocks of the object store in memory at most."""
+    cache_bytes: int = 256 << 20
+    """Blocks of the object store in a cache on disk, beside the data, at most; 0: no cache."""
+    read_timeout_ms: int = 20_000
+    """After this time a read that needs the object store fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All sections."""
 
@@ -65,6 +86,7 @@ class Settings:
     kafka: GatewayConfig = field(default_factory=GatewayConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     native: NativeConfig = field(default_factory=NativeConfig)
+    offload: OffloadSettings = field(default_factory=OffloadSettings)
 
 
 # Broker-level names of topic settings (`log.retention.ms`), by their names in our section.
@@ -109,6 +131,8 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "native.keepalive_ms": (100, INT32_MAX),
     "native.max_connections": (1, INT32_MAX),
     "native.streams_max": (1, INT32_MAX),
+    "offload.read_bytes_max": (1, INT64_MAX),
+    "offload.read_timeout_ms": (1, INT32_MAX),
     "server.log_retention_check_interval_ms": (1, INT64_MAX),
     "server.log_partitions_max_idle_ms": (-1, INT64_MAX),
 }
@@ -153,7 +177,7 @@ def load(
         SettingError: one line about the first mistake.
     """
     kinds = own_names()
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     sources = (
         *(_from_file(file) if file is not None else ()),
         *_from_environment(environment or {}, kinds),
@@ -163,7 +187,10 @@ def load(
     for source, name, value in sources:
         try:
             for own_name, own_value in translate(name, value, kinds).items():
-                values[own_name] = convert(name, kinds[own_name], own_value)
+                converted = convert(name, kinds[own_name], own_value)
+                if isinstance(converted, OptionTable):  # options of several sources add up
+                    converted = OptionTable({**values.get(own_name, {}), **converted})
+                values[own_name] = converted
                 check_range(name, values[own_name], *RANGES.get(own_name, (0, INT64_MAX)))
         except SettingError as error:
             raise SettingError(f"{error} (from {source})") from None

@@ -51,6 +51,7 @@ SECTION_TEXTS = {
         " `KLEDGER_KAFKA_MESSAGE_MAX_BYTES`."
     ),
     "native": "The listener for native clients.",
+    "offload": "Tiered storage: see [TIERS.md](TIERS.md).",
 }
 
 

@@ -4,7 +4,14 @@ from typing import Any, Literal
 
 import pytest
 
-from kledger.setting_values import SettingError, check_range, convert, joined_address, split_address
+from kledger.setting_values import (
+    OptionTable,
+    SettingError,
+    check_range,
+    convert,
+    joined_address,
+    split_address,
+)
 
 Mode = Literal["fsync", "os"]
 
@@ -28,6 +35,9 @@ Mode = Literal["fsync", "os"]
         (tuple[str, ...], "", ()),
         (tuple[str, ...], "a, b.c", ("a", "b.c")),
         (tuple[str, ...], ["a", "b.c"], ("a", "b.c")),
+        (OptionTable, "", OptionTable()),
+        (OptionTable, "a=1, b = x=y", OptionTable(a="1", b="x=y")),
+        (OptionTable, {"a": True, "b": 2}, OptionTable(a=True, b=2)),
     ],
 )
 def test_convert_gives_the_type_of_the_field(kind: Any, value: object, converted: object) -> None:
@@ -81,3 +91,10 @@ def test_split_address(text: str, address: tuple[str, int]) -> None:
 def test_split_address_refuses(text: str) -> None:
     with pytest.raises(SettingError, match="expected HOST:PORT"):
         split_address("server.kafka", text)
+
+
+@pytest.mark.parametrize("value", ["secret", "=secret", {"a": None}, {"a": ["secret"]}, 7])
+def test_bad_options_are_refused_without_their_values(value: object) -> None:
+    with pytest.raises(SettingError, match=r"offload\.options: expected a table") as caught:
+        convert("offload.options", OptionTable, value)
+    assert "secret" not in str(caught.value)

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from kledger.setting_names import RENAMED, translate
-from kledger.setting_values import ConfigText, convert
+from kledger.setting_values import ConfigText, OptionTable, convert
 from kledger.settings import (
     RANGES,
     SHARED_WITH_TOPICS,
@@ -76,6 +76,8 @@ def value_for(name: str) -> object:
         return next(each for each in get_args(kind) if each != default)
     if get_origin(kind) is tuple:
         return ("words", "and.words")
+    if kind is OptionTable:
+        return OptionTable(region="somewhere")
     if kind is bool:
         return not default
     if isinstance(default, int):
@@ -84,10 +86,14 @@ def value_for(name: str) -> object:
 
 
 def in_text(value: object) -> str:
+    if isinstance(value, OptionTable):
+        return ",".join(f"{name}={text}" for name, text in value.items())
     return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def in_toml(value: object) -> str:
+    if isinstance(value, OptionTable):
+        return "{" + ", ".join(f'{name} = "{text}"' for name, text in value.items()) + "}"
     if isinstance(value, tuple):
         return str(list(value))
     return str(value).lower() if isinstance(value, bool | int) else f'"{value}"'
@@ -102,6 +108,8 @@ def spellings(name: str) -> Iterator[tuple[str, str]]:
     """Yield the sections ("" for none) and names by which the page lets one setting be named."""
     section, _, field = name.partition(".")
     yield section, field
+    if KINDS[name] is OptionTable:  # only its section tells whose options they are
+        return
     if field not in SECTION_TEXTS and sum(other.endswith(f".{field}") for other in KINDS) == 1:
         yield "", field
     if section == "kafka":
