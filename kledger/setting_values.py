@@ -109,7 +109,9 @@ def _options(name: str, value: object) -> OptionTable:
     ):
         return OptionTable(value)
     # The value may have a secret in it.
-    raise SettingError(f"{name}: expected a table of texts, numbers and booleans, or OPTION=VALUE,…")
+    raise SettingError(
+        f"{name}: expected a table of texts, numbers and booleans, or OPTION=VALUE,…"
+    )
 
 
 def _whole_number(name: str, value: object) -> int:

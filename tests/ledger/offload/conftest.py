@@ -1,4 +1,4 @@
-"""Fixtures of the tests of offloading: object stores, and a managed ledger over a tier in memory."""
+"""Fixtures of the tests of offloading: object stores, and a managed ledger over a tier."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
