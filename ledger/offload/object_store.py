@@ -10,7 +10,7 @@ Must not know: ledgers, layouts. Decision: docs/decisions/0029-obstore.md.
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -103,7 +103,9 @@ class ObjectStore:
         if options.scheme == "s3":
             # Every S3 server knows how to delete one object, not all how to delete several.
             of_store.setdefault("disable_bulk_delete", True)
-        store: obstore.store.ObjectStore = obstore.store.from_url(  # type: ignore[call-overload]  # checked above
+        # Its stubs have an overload for each kind of store; the names were checked.
+        from_url: Callable[..., obstore.store.ObjectStore] = obstore.store.from_url
+        return from_url(
             self.url,
             config=of_store,
             client_options={
@@ -118,7 +120,6 @@ class ObjectStore:
                 **options.retry,
             },
         )
-        return store
 
     # Whole objects
 
@@ -232,7 +233,9 @@ class ObjectStore:
         Aborting waits for a write that was cancelled, since a request that begins an upload could
         not be aborted before its answer is there.
         """
-        abort = asyncio.ensure_future(writer.__aexit__(type(error), error, None))
+        abort: asyncio.Future[None] = writer.__aexit__(  # type: ignore[assignment]  # as stubs say
+            type(error), error, None
+        )
         self._aborts.add(abort)
         abort.add_done_callback(self._aborted)
         if not isinstance(error, asyncio.CancelledError):
