@@ -13,6 +13,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from kledger.ledger.errors import InvalidArgument
 
+OBJECT_STORE = "object-store"
+"""The kind of tier, stored with every copy."""
+
 Value = str | bool | int | float
 """What a configuration file can hold."""
 
@@ -175,11 +178,16 @@ def checked_options(url: str, options: Mapping[str, object]) -> StoreOptions:
     )
 
 
-def options_of_scheme(url: str, options: Mapping[str, object]) -> dict[str, object]:
-    """Return the options that a store at that URL knows."""
+def locating_options(options: Mapping[str, object]) -> dict[str, str]:
+    """Return the options that find a store again; also those of a location."""
+    return {name: str(options[name]) for name in LOCATING_OPTIONS & options.keys()}
+
+
+def options_elsewhere(url: str, options: Mapping[str, object]) -> dict[str, object]:
+    """Return what of a server's options holds for a store at another URL, credentials too."""
     of_scheme = STORE_OPTIONS.get(urlsplit(url).scheme, frozenset())
     known = {*of_scheme, *CLIENT_OPTIONS, *RETRY_OPTIONS} if of_scheme else set()
-    return {name: value for name, value in options.items() if name in known}
+    return {name: value for name, value in options.items() if name in known - LOCATING_OPTIONS}
 
 
 def _checked_url(url: str) -> SplitResult:

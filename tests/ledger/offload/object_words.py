@@ -1,11 +1,15 @@
 """Words of the tests of tiers: sources of entries, and folders that count requests."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from kledger.ledger.engine.base import Buffer
+from kledger.ledger.errors import LedgerError
 from kledger.ledger.offload.object_layout import LayoutWriter, LedgerIndex
+from kledger.ledger.offload.object_store import ObjectStore
+from kledger.runtime.blocking import BlockingRunner
 
 FIRST = UUID(int=1)
 SECOND = UUID(int=2)
@@ -67,3 +71,34 @@ def entries_of(data: Buffer, index: LedgerIndex) -> list[bytes]:
         for block in range(index.blocks)
         for entry in index.decode_block(block, view[index.offsets[block] : index.end_offset(block)])
     ]
+
+
+class CountingStore(ObjectStore):
+    """A store that notes its requests, and holds or fails them.
+
+    Attributes:
+        requests: (name, start, length) of ranges, (name, 0, -1) of whole objects.
+        errors: raised by the next requests, one each.
+        hold: requests wait while it is not set.
+    """
+
+    def __init__(self, url: str, *, pool: BlockingRunner) -> None:
+        super().__init__(url, pool=pool)
+        self.requests: list[tuple[str, int, int]] = []
+        self.errors: list[LedgerError] = []
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def get(self, name: str) -> Buffer:
+        await self._note(name, 0, -1)
+        return await super().get(name)
+
+    async def get_range(self, name: str, start: int, length: int) -> Buffer:
+        await self._note(name, start, length)
+        return await super().get_range(name, start, length)
+
+    async def _note(self, name: str, start: int, length: int) -> None:
+        self.requests.append((name, start, length))
+        await self.hold.wait()
+        if self.errors:
+            raise self.errors.pop(0)

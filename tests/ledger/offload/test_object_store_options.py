@@ -14,7 +14,8 @@ from kledger.ledger.offload.object_store_options import (
     SECRET_OPTIONS,
     STORE_OPTIONS,
     checked_options,
-    options_of_scheme,
+    locating_options,
+    options_elsewhere,
 )
 
 NOT_IN_A_FILE = {"default_headers"}
@@ -85,8 +86,10 @@ def test_what_is_wrong_is_said(url: str, options: dict[str, object], message: st
     assert "hidden" not in str(raised.value)
 
 
-def test_options_of_another_kind_of_store_are_left_out() -> None:
-    options = {"region": "eu", "timeout": "5s"}
-    assert options == options_of_scheme("s3://bucket", options)
-    assert {"timeout": "5s"} == options_of_scheme("gs://bucket", options)
-    assert {} == options_of_scheme("file:///x", options) == options_of_scheme("ftp://x", options)
+def test_options_of_a_store_elsewhere() -> None:
+    """Credentials and connections stay, its endpoint and its region are those of the location."""
+    options = {"region": "eu", "access_key_id": "key", "timeout": "5s"}
+    assert {"region": "eu"} == locating_options(options)
+    assert {"access_key_id": "key", "timeout": "5s"} == options_elsewhere("s3://bucket", options)
+    assert {"timeout": "5s"} == options_elsewhere("gs://bucket", options)
+    assert {} == options_elsewhere("file:///x", options) == options_elsewhere("ftp://x", options)
