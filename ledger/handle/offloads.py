@@ -178,6 +178,9 @@ class Offloads:
         )
         try:
             await self._services.tier.calls.result_of(run, what)
+        except AlreadyClosed:
+            self._check()  # says whether the handle was closed, fenced or deleted
+            raise
         finally:
             if self._run is run:
                 self._run = None

@@ -1,6 +1,9 @@
 """Words of the tests of offloading: a managed ledger over a tier in memory."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from uuid import UUID
 
 from kledger.ledger import (
     EARLIEST,
@@ -9,11 +12,15 @@ from kledger.ledger import (
     ManagedLedgerConfig,
     OffloadPolicies,
     Position,
+    StorageEngine,
     StoreConfig,
 )
-from kledger.ledger.testing import MemoryTier
+from kledger.ledger.metadata import keys
+from kledger.ledger.offload.copy_deletions import LATE_WRITES_MS
+from kledger.ledger.testing import ManualClock, MemoryTier
 from tests.ledger.words import add_all, datas, numbers
 
+ATTEMPT = UUID(int=7)
 COLD_STORE = StoreConfig(cache_bytes=0)
 
 
@@ -63,3 +70,19 @@ def reads(ml: ManagedLedger) -> tuple[int, int, int]:
     """Entries read from the cache, the primary and the tier."""
     counts = ml.read_counts
     return counts.cache, counts.primary, counts.tier
+
+
+def pending(engine: StorageEngine) -> int:
+    """How many deletions in the tier are stored."""
+    return len(engine.scan(*keys.copy_deletion_range()))
+
+
+async def until(clock: ManualClock, condition: Callable[[], bool]) -> None:
+    """Let time pass until a condition holds."""
+    for _ in range(10_000):
+        if condition():
+            return
+        clock.advance(LATE_WRITES_MS // 10)
+        for _ in range(20):
+            await asyncio.sleep(0)
+    raise AssertionError("the condition does not hold")
