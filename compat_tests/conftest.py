@@ -20,9 +20,15 @@ from compat_tests.deadlines import PROGRAM_S, WAIT_S
 from compat_tests.report_plugin import ReportPlugin
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
 from compat_tests.settings import dotted
+from compat_tests.tool_jvm import ToolJvm, ToolOutput
 
-# The one setting that is not a default: three seconds of waiting for each new group teach nothing.
-SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+# The settings that are not defaults: waiting three seconds for each new group, and five until a
+# member hears what has changed, teaches nothing.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+}
 # A server that looks for something to compact, or to delete, again and again.
 COMPACTING = SETTINGS | {
     "log.cleaner.backoff.ms": "100",
@@ -148,19 +154,30 @@ def create_topic(bootstrap: str, name: str, partitions: int, configs: dict[str, 
     admin.create_topics([new])[name].result(WAIT_S)
 
 
-@pytest.fixture
-def java(bootstrap: str, tmp_path: Path) -> Tool:
-    """Run a main class of Apache Kafka's jars and give its standard output, or all it printed."""
+@pytest.fixture(scope="session")
+def tool_jvm() -> Iterator[ToolJvm]:
+    """The virtual machine that runs all tools."""
+    with ToolJvm(TOOL_JVM) as jvm:
+        yield jvm
 
-    def run(
-        main_class: str,
-        *arguments: str,
-        stdin: str = "",
-        expect: int = 0,
-        with_errors: bool = False,
-    ) -> str:
+
+@pytest.fixture
+def java(tool_jvm: ToolJvm) -> Tool:
+    """Run a main class of Apache Kafka's jars and give its standard output."""
+
+    def run(main_class: str, *arguments: str, stdin: str = "", expect: int = 0) -> str:
+        return checked(tool_jvm.run(main_class, *arguments, stdin=stdin), expect).stdout
+
+    return run
+
+
+@pytest.fixture
+def java_process() -> Tool:
+    """Run a main class as its start script does, as a process, and give all that it printed."""
+
+    def run(main_class: str, *arguments: str, expect: int = 0) -> str:
         command = peers.java_command(main_class, *arguments, options=TOOL_JVM)
-        return run_tool(command, stdin=stdin, expect=expect, with_errors=with_errors)
+        return "\n".join(checked(process_output(command), expect)[1:])
 
     return run
 
@@ -176,8 +193,13 @@ def kcat(bootstrap: str) -> Tool:
     return run
 
 
-def run_tool(command: list[str], *, stdin: str, expect: int, with_errors: bool = False) -> str:
-    """Run a program to its end; fail with what it said when its status is not the expected one."""
+def run_tool(command: list[str], *, stdin: str = "", expect: int = 0) -> str:
+    """Run a program to its end and give its standard output."""
+    return checked(process_output(command, stdin), expect).stdout
+
+
+def process_output(command: list[str], stdin: str = "") -> ToolOutput:
+    """Run a program to its end."""
     done = subprocess.run(
         command,
         input=stdin,
@@ -186,6 +208,11 @@ def run_tool(command: list[str], *, stdin: str, expect: int, with_errors: bool =
         timeout=PROGRAM_S,
         check=False,
     )
-    said = f"{done.stdout}\n{done.stderr}"
-    assert done.returncode == expect, f"status {done.returncode}, expected {expect}: {said}"
-    return said if with_errors else done.stdout
+    return ToolOutput(done.returncode, done.stdout, done.stderr)
+
+
+def checked(output: ToolOutput, expect: int) -> ToolOutput:
+    """Fail with what a tool said when its status is not the expected one."""
+    status, stdout, stderr = output
+    assert status == expect, f"status {status}, expected {expect}: {stdout}\n{stderr}"
+    return output

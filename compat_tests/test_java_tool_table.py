@@ -180,11 +180,13 @@ def names(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 @pytest.mark.feature("{script}: its other verbs and flags")
 @pytest.mark.parametrize("script", CLASSES)
-def test_tool_does_and_says(java: Tool, bootstrap: str, names: dict[str, str], script: str) -> None:
+def test_tool_does_and_says(
+    java_process: Tool, bootstrap: str, names: dict[str, str], script: str
+) -> None:
     def run(use: Use) -> str | None:
         line = use.arguments if "{address}" in use.arguments else f"{{address}} {use.arguments}"
         words = line.format(address=f"--bootstrap-server {bootstrap}", **names).split()
-        said = java(CLASSES[script], *words, expect=use.status, with_errors=True)
+        said = java_process(CLASSES[script], *words, expect=use.status)
         found = re.search(use.says.format(**names), said)
         return None if found else f"{use.arguments}: expected {use.says}, got {said}"
 

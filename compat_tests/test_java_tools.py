@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools, as its start scripts run them.
+"""Apache Kafka's own tools, called by their main classes.
 
 They use the Java producer, consumer and admin client at their newest versions: topic ids, batched
 look-ups, described partitions page by page.
@@ -335,13 +335,13 @@ def test_end_to_end_latency_tool_runs(java: Tool, bootstrap: str, make_topic: Ma
 @pytest.mark.slow
 @pytest.mark.feature("verifiable producer and consumer in a group")
 def test_verifiable_clients_agree(
-    java: Tool, bootstrap: str, make_topic: MakeTopic, group: str
+    java_process: Tool, bootstrap: str, make_topic: MakeTopic, group: str
 ) -> None:
     name, count = make_topic(partitions=4), 500
     flags = ("--bootstrap-server", bootstrap, "--topic", name, "--max-messages", str(count))
-    sent = java(f"{TOOLS}.VerifiableProducer", *flags, "--acks", "-1")
+    sent = java_process(f"{TOOLS}.VerifiableProducer", *flags, "--acks", "-1")
     assert sent.count('"name":"producer_send_success"') == count
-    received = java(
+    received = java_process(
         f"{TOOLS}.VerifiableConsumer", *flags, "--group-id", group, "--reset-policy", "earliest"
     )
     consumed = [json.loads(line) for line in received.splitlines() if "records_consumed" in line]

@@ -105,7 +105,7 @@ def test_java_transactions_tool(java: Tool, bootstrap: str, make_topic: MakeTopi
     def tool(*arguments: str) -> str:
         return java(f"{TOOLS}.TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
 
-    # It stays open until the tools have seen it, one virtual machine after the other.
+    # It stays open until the tools have seen it, one after the other.
     lasting = {"transactional.id": topic, "transaction.timeout.ms": PROGRAM_S * 1000}
     producer = Producer({"bootstrap.servers": bootstrap, **lasting})
     producer.init_transactions(WAIT_S)
