@@ -1,9 +1,10 @@
 """Time, tasks, threads and randomness come from runtime/; people are talked to by kledger/cli."""
 
 import ast
+from functools import cache
 from pathlib import PurePosixPath
 
-from tests.tidy.sources import PACKAGES, expect_none, imported_names, parsed, violations
+from tests.tidy.sources import PACKAGES, expect_none, imported_names, nodes_of, violations
 
 BANNED = {
     "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter",
@@ -26,17 +27,17 @@ def dotted(node: ast.expr) -> str | None:
     return None
 
 
-def called_names(text: str) -> list[tuple[int, str]]:
-    """Return line and full name of every call, imports resolved."""
-    tree = parsed(text)
-    bound = imported_names(tree)
+@cache
+def named_calls(text: str) -> list[tuple[ast.Call, str]]:
+    """Return every call and its full name, imports resolved."""
+    bound = imported_names(text)
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(text):
         if isinstance(node, ast.Call) and (name := dotted(node.func)) is not None:
             first, dot, rest = name.partition(".")
-            found.append((node.lineno, bound.get(first, first) + dot + rest))
+            found.append((node, bound.get(first, first) + dot + rest))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            found.append((node.lineno, f"().{node.func.attr}"))
+            found.append((node, f"().{node.func.attr}"))
     return found
 
 
@@ -46,7 +47,7 @@ def banned_calls(path: PurePosixPath, text: str) -> list[str]:
         return []
     may_print = path.parts[:2] == ("kledger", "cli")
     found = []
-    for line, name in called_names(text):
+    for call, name in named_calls(text):
         owner, _, method = name.rpartition(".")
         if (
             name in BANNED
@@ -54,21 +55,16 @@ def banned_calls(path: PurePosixPath, text: str) -> list[str]:
             or (owner and method in BANNED_METHODS)
             or (name == "print" and not may_print)
         ):
-            found.append(f"line {line} calls {name}")
+            found.append(f"line {call.lineno} calls {name}")
     return found
 
 
-def sleeps_in_tests(path: PurePosixPath, text: str) -> list[str]:
+def sleeps_in_tests(_path: PurePosixPath, text: str) -> list[str]:
     """Find sleeping; `asyncio.sleep(0)` is a tick of the loop and stays allowed."""
-    calls = {
-        node.lineno: node
-        for node in ast.walk(parsed(text))
-        if isinstance(node, ast.Call) and [ast.unparse(each) for each in node.args] != ["0"]
-    }
     return [
-        f"line {line} calls {name}"
-        for line, name in called_names(text)
-        if name in {"time.sleep", "asyncio.sleep"} and line in calls
+        f"line {call.lineno} calls {name}"
+        for call, name in named_calls(text)
+        if name in {"time.sleep", "asyncio.sleep"} and [ast.unparse(a) for a in call.args] != ["0"]
     ]
 
 

@@ -5,7 +5,7 @@ import inspect
 from pathlib import PurePosixPath
 
 from kledger.ledger import LedgerStore, ManagedLedger
-from tests.tidy.sources import expect_none, parsed, violations
+from tests.tidy.sources import expect_none, nodes_of, violations
 
 READS = {"read_cached", "read_entries", "read_entry", "read_in_chunks"}
 """What topics/ may call; higher packages see partitions, not ledgers."""
@@ -33,7 +33,7 @@ def other_ways(path: PurePosixPath, text: str) -> list[str]:
         banned = banned | READS | LEDGERS
     return [
         f"line {node.lineno} uses {node.attr}"
-        for node in ast.walk(parsed(text))
+        for node in nodes_of(text)
         if isinstance(node, ast.Attribute) and node.attr in banned
     ]
 

@@ -12,6 +12,7 @@ from tests.tidy.sources import (
     PACKAGES,
     PROGRAMS,
     expect_none,
+    nodes_of,
     parsed,
     python_files,
     read,
@@ -86,7 +87,7 @@ def known_names() -> frozenset[str]:
     """Return identifiers and names in strings, such as those of settings, but not in docstrings."""
     known = {path.stem for path in tracked_files()}
     for _, text in python_files(*PACKAGES, *PROGRAMS):
-        for node in ast.walk(parsed(text)):
+        for node in nodes_of(text):
             known |= identifiers_of(node)
     for _, text in python_files("tests"):
         known |= set(re.findall(r"^ *(?:async )?(?:def|class) (\w+)", text, re.MULTILINE))

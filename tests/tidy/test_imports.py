@@ -9,7 +9,6 @@ from tests.tidy.sources import (
     expect_none,
     imported_as_written,
     imported_modules,
-    parsed,
     tracked_files,
     violations,
 )
@@ -59,7 +58,7 @@ def foreign_imports(path: PurePosixPath, text: str) -> list[str]:
         if path.is_relative_to(folder):
             return [
                 f"imports {module}"
-                for module in sorted(imported_modules(parsed(text)))
+                for module in sorted(imported_modules(text))
                 if module.partition(".")[0] not in sys.stdlib_module_names
                 and not any(is_within(module, each) for each in allowed)
             ]
@@ -78,7 +77,7 @@ def imports_behind_the_face(path: PurePosixPath, text: str) -> list[str]:
         allowed += ["ledger.inspection"]
     return [
         f"imports {module}"
-        for module in sorted(imported_modules(parsed(text)))
+        for module in sorted(imported_modules(text))
         if module.startswith("ledger.")
         and not any(is_within(module, each) for each in allowed)
         # `from ledger import Position` is allowed: a class or a function, not a module.
@@ -100,7 +99,7 @@ def upward_imports(path: PurePosixPath, text: str) -> list[str]:
     own = path.parts[0]
     return [
         f"imports {module}"
-        for module in sorted(imported_modules(parsed(text)))
+        for module in sorted(imported_modules(text))
         if (package := module.partition(".")[0]) != own
         and package in height
         and height[package] >= height[own]
@@ -115,7 +114,7 @@ def server_imports(path: PurePosixPath, text: str) -> list[str]:
     closed = [package for package in PACKAGES if package not in OPEN_TO_PROGRAMS]
     return [
         f"imports {module}"
-        for module in sorted(imported_modules(parsed(text)))
+        for module in sorted(imported_modules(text))
         if any(is_within(module, package) for package in closed)
         and not any(is_within(module, each) for each in opened)
     ]
@@ -125,7 +124,7 @@ def bare_packages(path: PurePosixPath, text: str) -> list[str]:
     """Find imports of our packages by their bare names, which belong to other people's code."""
     return [
         f"imports {module}, expected kledger.{module}"
-        for module in sorted(imported_as_written(parsed(text)))
+        for module in sorted(imported_as_written(text))
         if (package := module.partition(".")[0]) in PACKAGES and package != "kledger"
     ]
 

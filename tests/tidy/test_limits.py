@@ -3,7 +3,7 @@
 import ast
 from pathlib import PurePosixPath
 
-from tests.tidy.sources import expect_none, parsed, violations
+from tests.tidy.sources import expect_none, nodes_of, violations
 
 LINE_LENGTH_MAX = 100
 FUNCTION_LINES_MAX = 70
@@ -23,7 +23,7 @@ def too_long(path: PurePosixPath, text: str) -> list[str]:
     for number, line in enumerate(lines, 1):
         if len(line) > LINE_LENGTH_MAX:
             found.append(f"line {number} has {len(line)} characters, at most {LINE_LENGTH_MAX}")
-    for node in ast.walk(parsed(text)):
+    for node in nodes_of(text):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             size = (node.end_lineno or node.lineno) - node.lineno + 1
             if size > FUNCTION_LINES_MAX:

@@ -3,7 +3,7 @@
 import ast
 from pathlib import PurePosixPath
 
-from tests.tidy.sources import PACKAGES, expect_none, parsed, python_files
+from tests.tidy.sources import PACKAGES, expect_none, nodes_of, parsed, python_files
 
 TESTED_ABOVE = {
     # The schemas are data; one test compares all of them with Kafka's facts and round-trips them.
@@ -19,7 +19,7 @@ def has_code(text: str) -> bool:
         node.name not in {"__init__", "__str__"}
         and not isinstance(statement, ast.Pass)
         and not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
-        for node in ast.walk(parsed(text))
+        for node in nodes_of(text)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for statement in node.body
     )

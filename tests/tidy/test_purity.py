@@ -2,14 +2,15 @@
 
 import ast
 from collections.abc import Callable
+from functools import cache
 from pathlib import PurePosixPath
 
 from tests.tidy.sources import (
     PACKAGES,
     ROOT,
     expect_none,
+    import_statements,
     imported_modules,
-    parsed,
     python_files,
     read,
 )
@@ -25,6 +26,7 @@ PURE = {"runtime.error_table.ErrorTable"}
 Lookup = Callable[[str], str | None]
 
 
+@cache
 def module_text(module: str) -> str | None:
     """Return the text of one of our modules, None when there is no such module."""
     path = PurePosixPath(*module.split("."))
@@ -42,7 +44,7 @@ def home_of(name: str, lookup: Lookup) -> str | None:
     text = lookup(module) if module else None
     if text is None:
         return None
-    for node in ast.walk(parsed(text)):
+    for node in import_statements(text):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 if (alias.asname or alias.name) == attribute:
@@ -59,7 +61,7 @@ def impure_imports(path: PurePosixPath, text: str, lookup: Lookup = module_text)
     pending = [(path.stem, text)]
     while pending:
         importer, source = pending.pop()
-        for name in sorted(imported_modules(parsed(source))):
+        for name in sorted(imported_modules(source)):
             if name.partition(".")[0] in IMPURE and name not in PURE:
                 found.append(f"imports {name}" + f" (through {importer})" * (source is not text))
                 continue

@@ -14,7 +14,9 @@ SILENCED = re.compile(
 
 def unexplained(_path: PurePosixPath, text: str) -> list[str]:
     """Find comments that silence a tool without a word about the reason."""
-    found = []
+    found: list[str] = []
+    if SILENCED.search(text) is None:
+        return found
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         silenced = SILENCED.search(token.string) if token.type == tokenize.COMMENT else None
         if silenced and not re.search("[a-z]{2}", silenced["why"]):
