@@ -20,7 +20,14 @@ from kledger.ledger.offload.object_layout import data_name, index_name
 from kledger.ledger.offload.tier_cache import TierCache
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.tasks import Supervisor
-from tests.ledger.offload.object_words import FIRST, LEDGER, SECOND, CountingStore, numbered, written
+from tests.ledger.offload.object_words import (
+    FIRST,
+    LEDGER,
+    SECOND,
+    CountingStore,
+    numbered,
+    written,
+)
 
 MIB = 1 << 20
 DATA = data_name(LEDGER, FIRST)
