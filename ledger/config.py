@@ -53,6 +53,10 @@ class StoreConfig:
     """Name of the cluster in metrics of cursors."""
     offload_parallel: int = 2
     """How many ledgers are copied to a tier at once; further ones wait."""
+    offload_read_bytes_max: int = 64 * MIB
+    """Bytes read from a tier at once; further reads wait."""
+    offload_read_timeout_ms: int = 20_000
+    """How long a read from a tier may take, waiting included."""
 
     def __post_init__(self) -> None:
         if self.durability not in ("fsync", "os"):
@@ -71,6 +75,8 @@ class StoreConfig:
                 f"got {self.cursor_persist_per_second}"
             )
         _check_at_least("offload_parallel", self.offload_parallel, 1)
+        _check_at_least("offload_read_bytes_max", self.offload_read_bytes_max, 1)
+        _check_at_least("offload_read_timeout_ms", self.offload_read_timeout_ms, 1)
         _check_at_least("log_dead_percent_max", self.log_dead_percent_max, 10)
         if self.log_dead_percent_max > 100:
             raise InvalidArgument(

@@ -482,7 +482,11 @@ class LedgerStore:
         return TierServices(
             tiers=tiers,
             calls=calls,
-            reader=DirectCopyReads(calls),
+            reader=DirectCopyReads(
+                calls,
+                bytes_max=self.config.offload_read_bytes_max,
+                timeout_ms=self.config.offload_read_timeout_ms,
+            ),
             deletions=CopyDeletions(
                 self._engine, self._committer, tiers, calls,
                 clock=self.clock, timers=timers, pool=pool, supervisor=supervisor,

@@ -12,6 +12,7 @@ Must not know: how long a reader waits, and how many may; see tier_reads.
 | `REQUEST_BYTES`      | further blocks are in another request, unless one block is larger  |
 | `AHEAD_BYTES`        | nothing more is read ahead for this reader                         |
 | `READERS_REMEMBERED` | the reader that waited longest counts as a new one                 |
+| `INDEXES_MAX`        | the index that was not asked for longest is forgotten              |
 """
 
 import asyncio
@@ -36,6 +37,7 @@ from kledger.ledger.offload.tier_cache import TierCache
 from kledger.ledger.reads.read_ahead_cache import CachedRange, ReadAheadCache
 from kledger.runtime.blocking import BlockingRunner, PoolClosed
 from kledger.runtime.containment import NamedUnit
+from kledger.runtime.keyed_locks import KeyedLocks
 from kledger.runtime.tasks import Supervisor
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ MEMORY_BYTES = 32 << 20
 REQUEST_BYTES = 4 << 20
 AHEAD_BYTES = 8 << 20
 READERS_REMEMBERED = 1024
+INDEXES_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +143,8 @@ class BlockReads:
         self._memory = ReadAheadCache(memory_bytes_max)
         self._fetches: dict[tuple[int, int], _Fetch] = {}  # by key and block
         self._recent_ends: OrderedDict[tuple[int, int], None] = OrderedDict()
+        self._indexes: OrderedDict[UUID, LedgerIndex] = OrderedDict()
+        self._reading_index: KeyedLocks[UUID] = KeyedLocks()
 
     @property
     def memory_bytes(self) -> int:
@@ -184,11 +189,24 @@ class BlockReads:
     async def read_index(
         self, store: "ObjectStore", folder: str, ledger_id: int, attempt: UUID
     ) -> LedgerIndex:
-        """Read the index of a copy, from the disk cache or with one request.
+        """Return the index of a copy, from a cache or with one request for all that wait for it.
 
         Raises:
             TierUnavailable, NonRecoverable, Corrupt: see LedgerOffloader.open.
         """
+        async with self._reading_index.holding(attempt):
+            index = self._indexes.get(attempt)
+            if index is None:
+                index = await self._fetch_index(store, folder, ledger_id, attempt)
+                self._indexes[attempt] = index
+                if len(self._indexes) > INDEXES_MAX:
+                    self._indexes.popitem(last=False)
+            self._indexes.move_to_end(attempt)
+        return index
+
+    async def _fetch_index(
+        self, store: "ObjectStore", folder: str, ledger_id: int, attempt: UUID
+    ) -> LedgerIndex:
         cached_name = f"{attempt}-index"
         if self._cache is not None and (cached := await self._cache.get(cached_name)) is not None:
             try:
@@ -203,6 +221,7 @@ class BlockReads:
 
     async def drop(self, attempt: UUID) -> None:
         """Forget a copy that is deleted."""
+        self._indexes.pop(attempt, None)
         self._memory.drop(attempt.int)
         if self._cache is not None:
             await self._cache.drop(f"{attempt}-")

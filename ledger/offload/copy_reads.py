@@ -4,12 +4,13 @@ Rule: opened copies are kept, up to a limit, and closed when no read needs them.
 limit wait in order, then are refused. Nothing here touches the storage of the store or its threads.
 Must not know: managed ledgers, which copy is read.
 
-| limit               | when it is reached                                      |
-|---------------------|---------------------------------------------------------|
-| `COPIES_OPEN_MAX`   | the copy that was not read for longest is closed        |
-| `READS_MAX`         | further reads wait                                      |
-| `READS_WAITING_MAX` | further reads get TooManyRequests                       |
-| `READ_TIMEOUT_MS`   | the read gets TierUnavailable                           |
+| limit                     | when it is reached                                |
+|---------------------------|---------------------------------------------------|
+| `COPIES_OPEN_MAX`         | the copy that was not read for longest is closed  |
+| `READS_MAX`               | further reads wait                                |
+| `offload_read_bytes_max`  | further reads wait                                |
+| `READS_WAITING_MAX`       | further reads get TooManyRequests                 |
+| `offload_read_timeout_ms` | the read gets TierUnavailable, waiting included   |
 """
 
 import asyncio
@@ -24,11 +25,15 @@ from kledger.ledger.errors import TooManyRequests
 from kledger.ledger.metadata.records import OffloadContext
 from kledger.ledger.offload.offloader import LedgerOffloader, TieredLedger
 from kledger.ledger.offload.tier_calls import TierCalls
+from kledger.ledger.reads.cold_reads import ReadLimiter
 
 COPIES_OPEN_MAX = 64
 READS_MAX = 16
 READS_WAITING_MAX = 1_000
 READ_TIMEOUT_MS = 20_000
+READ_BYTES_MAX = 64 << 20
+READ_BYTES_MIN = 1 << 20
+"""What a read counts at least, since a tier reads whole blocks."""
 
 
 class CopyReader(Protocol):
@@ -77,8 +82,23 @@ class _OpenCopy:
 class DirectCopyReads:
     """Reads what is asked for, with one call of the tier."""
 
-    def __init__(self, calls: TierCalls) -> None:
+    def __init__(
+        self,
+        calls: TierCalls,
+        *,
+        bytes_max: int = READ_BYTES_MAX,
+        timeout_ms: int = READ_TIMEOUT_MS,
+    ) -> None:
+        """Make one.
+
+        Args:
+            calls: of the tiers.
+            bytes_max: limit of what is read at once; a larger read is alone.
+            timeout_ms: how long a read may take.
+        """
         self._calls = calls
+        self._limiter = ReadLimiter(bytes_max, READS_WAITING_MAX)
+        self._timeout_ms = timeout_ms
         self._open: OrderedDict[UUID, _OpenCopy] = OrderedDict()
         self._slots = asyncio.Semaphore(READS_MAX)
         self._waiting_count = 0
@@ -100,7 +120,7 @@ class DirectCopyReads:
         self._waiting_count += 1
         try:
             work = self._read(offloader, ledger_id, copy, first, end=end, bytes_max=bytes_max)
-            return await self._calls.call(work, what, timeout_ms=READ_TIMEOUT_MS)
+            return await self._calls.call(work, what, timeout_ms=self._timeout_ms)
         finally:
             self._waiting_count -= 1
 
@@ -121,18 +141,23 @@ class DirectCopyReads:
         end: int,
         bytes_max: int,
     ) -> Sequence[Buffer]:
+        size = max(bytes_max, READ_BYTES_MIN)
         async with self._slots:
-            opened = self._open.get(copy.attempt)
-            if opened is None:
-                ledger = await offloader.open(ledger_id, copy.attempt, copy.location)
-                opened = self._remember(copy.attempt, _OpenCopy(ledger))
-            self._open.move_to_end(copy.attempt)
-            opened.reads += 1
+            await self._limiter.enter(size)
             try:
-                return await opened.ledger.read(first, end=end, bytes_max=bytes_max)
+                opened = self._open.get(copy.attempt)
+                if opened is None:
+                    ledger = await offloader.open(ledger_id, copy.attempt, copy.location)
+                    opened = self._remember(copy.attempt, _OpenCopy(ledger))
+                self._open.move_to_end(copy.attempt)
+                opened.reads += 1
+                try:
+                    return await opened.ledger.read(first, end=end, bytes_max=bytes_max)
+                finally:
+                    opened.reads -= 1
+                    self._close_if_unused(opened)
             finally:
-                opened.reads -= 1
-                self._close_if_unused(opened)
+                self._limiter.leave(size)
 
     def _remember(self, attempt: UUID, opened: _OpenCopy) -> _OpenCopy:
         """Keep an opened copy, unless another read has opened it meanwhile; close the oldest."""

@@ -11,6 +11,7 @@ from kledger.ledger.engine.base import Buffer
 from kledger.ledger.errors import AlreadyClosed, Corrupt, TierUnavailable
 from kledger.ledger.offload.block_reads import (
     AHEAD_BYTES,
+    INDEXES_MAX,
     READERS_REMEMBERED,
     REQUEST_BYTES,
     BlockReads,
@@ -326,6 +327,20 @@ async def test_damaged_index_in_the_cache_costs_a_request(
         assert source.index == await reads.read_index(store, "", LEDGER, FIRST)
         (tmp_path / "cache" / f"{FIRST}-index").write_bytes(b"damaged")
     assert 2 == len(store.requests)
+
+
+async def test_index_is_requested_once(reads: BlockReads, store: CountingStore) -> None:
+    """By several readers at once, and by later ones; the least recently used are forgotten."""
+    source = await stored(store, numbered(9))
+    indexes = [reads.read_index(store, "", LEDGER, FIRST) for _ in range(3)]
+    assert [source.index] * 3 == await asyncio.gather(*indexes)
+    assert 1 == len(store.requests)
+    for number in range(INDEXES_MAX):
+        attempt = UUID(int=number + 10)
+        await stored(store, numbered(1), attempt=attempt)
+        await reads.read_index(store, "", LEDGER, attempt)
+    await reads.read_index(store, "", LEDGER, FIRST)
+    assert 2 + INDEXES_MAX == len(store.requests)
 
 
 async def test_deleted_copy_leaves_the_caches(
