@@ -50,6 +50,7 @@ from kledger.ledger.handle.handle_state import LedgerState
 from kledger.ledger.handle.managed_ledger import ManagedLedger
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
 from kledger.ledger.metadata.records import CompactedLedger, OffloadContext
+from kledger.ledger.offload.object_tiers import ObjectStoreTiers
 from kledger.ledger.offload.offload_policies import OffloadPolicies, ReadPriority
 from kledger.ledger.offload.offloader import LedgerOffloader, OffloadSource, TieredLedger
 from kledger.ledger.offload.tiers import OffloaderFactory
@@ -97,6 +98,7 @@ __all__ = [
     "NewEntry",
     "NoMoreEntries",
     "NonRecoverable",
+    "ObjectStoreTiers",
     "OffloadContext",
     "OffloadInProgress",
     "OffloadPolicies",

@@ -6,6 +6,7 @@ Must not know: managed ledgers, which copy is read.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from uuid import UUID
 
 from kledger.ledger.engine.base import Buffer
@@ -23,7 +24,9 @@ from kledger.ledger.offload.object_store_options import (
     options_elsewhere,
 )
 from kledger.ledger.offload.offloader import OffloadSource
+from kledger.ledger.offload.tier_cache import TierCache
 from kledger.runtime.blocking import BlockingRunner
+from kledger.runtime.tasks import Supervisor
 
 SOURCE_BYTES = 2 << 20
 """What is read from a ledger at once."""
@@ -215,6 +218,14 @@ class ObjectTieredLedger:
 
     async def close(self) -> None:
         """Do nothing: what is in memory is shared and limited."""
+
+
+def block_reads(
+    supervisor: Supervisor, pool: BlockingRunner, cache_folder: Path | None, cache_bytes: int
+) -> BlockReads:
+    """Return what all offloaders of a server read with; without a folder, without a disk cache."""
+    cache = TierCache(cache_folder, cache_bytes, pool=pool) if cache_folder is not None else None
+    return BlockReads(supervisor=supervisor, pool=pool, cache=cache)
 
 
 def _blocks(writer: LayoutWriter, entries: Sequence[Buffer]) -> bytes:

@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kledger.ledger.errors import InvalidArgument
-from kledger.ledger.offload.block_reads import BlockReads
 from kledger.ledger.offload.object_store_options import (
     OBJECT_STORE,
     checked_options,
     locating_options,
     options_elsewhere,
 )
-from kledger.ledger.offload.tier_cache import TierCache
 from kledger.runtime.blocking import BlockingPool, BlockingRunner
 from kledger.runtime.containment import Containment
 from kledger.runtime.tasks import Supervisor
 
 if TYPE_CHECKING:
+    from kledger.ledger.offload.block_reads import BlockReads
     from kledger.ledger.offload.object_offloader import ObjectStoreOffloader
 
 CACHE_BYTES = 256 << 20
@@ -96,12 +95,11 @@ class ObjectStoreTiers:
     def _offloader(self, url: str, options: Mapping[str, object]) -> "ObjectStoreOffloader":
         from kledger.ledger.offload import object_offloader as late  # noqa: PLC0415 - see the rule
 
-        stores = late.ObjectStores(url, options, pool=self._pool)
         if self._reads is None:
-            cache = None
-            if self._cache_folder is not None:
-                cache = TierCache(self._cache_folder, self._cache_bytes, pool=self._pool)
-            self._reads = BlockReads(supervisor=self._supervisor, pool=self._pool, cache=cache)
+            self._reads = late.block_reads(
+                self._supervisor, self._pool, self._cache_folder, self._cache_bytes
+            )
+        stores = late.ObjectStores(url, options, pool=self._pool)
         offloader = late.ObjectStoreOffloader(stores, self._reads, pool=self._pool)
         self._offloaders.append(offloader)
         return offloader
