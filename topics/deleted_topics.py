@@ -13,12 +13,21 @@ from functools import partial
 from itertools import count
 from uuid import UUID
 
-from kledger.ledger import AlreadyClosed, Fenced, LedgerError, LedgerStore, Row, RowsDone
+from kledger.ledger import (
+    AlreadyClosed,
+    Fenced,
+    LedgerError,
+    LedgerStore,
+    Row,
+    RowsDone,
+    TierUnavailable,
+)
 from kledger.ledger.record_table import RecordChange, RecordTable, submit_together
 from kledger.runtime.tasks import Supervisor
-from kledger.topics.keys import PARTITION_PREFIX
-from kledger.topics.partition import records
+from kledger.topics.keys import PARTITION_PREFIX, PartitionKeys
+from kledger.topics.partition import manifest, records
 from kledger.topics.partition.partition_loader import managed_ledger_name
+from kledger.topics.partition.partition_tier import Tier, tier_folder
 from kledger.topics.partition.records import TopicRecord
 
 logger = logging.getLogger(__name__)
@@ -31,8 +40,9 @@ ROWS_TOGETHER_MAX = 1000
 class DeletedTopics:
     """The remains in one store; made by the registry."""
 
-    def __init__(self, store: LedgerStore, supervisor: Supervisor) -> None:
+    def __init__(self, store: LedgerStore, supervisor: Supervisor, tier: Tier | None) -> None:
         self._store = store
+        self._tier = tier
         self._supervisor = supervisor
         self._remaining = RecordTable(store, records.DELETED_TOPIC_ROWS, self._replayed)
         self._settle: dict[UUID, Callable[[], Awaitable[None]]] = {}
@@ -109,6 +119,8 @@ class DeletedTopics:
             names += await self._store.run_blocking(self._stored, record)
         for start in range(0, len(names), PARTITIONS_TOGETHER_MAX):
             await self._store.delete_managed_ledgers(names[start : start + PARTITIONS_TOGETHER_MAX])
+        for record in some:
+            await self._delete_manifests(record)
         keys: list[bytes] = []
         for record in some:
             while len(found := await self._rows_of(record)) >= ROWS_TOGETHER_MAX:
@@ -118,6 +130,29 @@ class DeletedTopics:
             await self._store.put_rows([(key, None) for key in keys[:ROWS_TOGETHER_MAX]])
             del keys[:ROWS_TOGETHER_MAX]
         await self._forget(some, [(key, None) for key in keys])
+
+    async def _delete_manifests(self, record: TopicRecord) -> None:
+        """Delete what the tier has of a topic beside copies of ledgers, which the store deletes.
+
+        Raises:
+            TierUnavailable: it is tried again with the next removal.
+        """
+        for index in await self._store.run_blocking(self._with_manifest, record):
+            if self._tier is None:
+                raise TierUnavailable(
+                    f"manifest of {record.name}-{index}: expected offload.url, got none"
+                )
+            folder = self._tier.below(tier_folder(record.name, record.topic_id, index))
+            await folder.delete_whole(manifest.NAME)
+            await self._store.put_rows([(PartitionKeys(record.topic_id, index).manifest, None)])
+
+    def _with_manifest(self, record: TopicRecord) -> list[int]:
+        """Return the partitions that have a manifest; for a thread."""
+        return [
+            index
+            for index in range(record.partition_count)
+            if self._store.get_row(PartitionKeys(record.topic_id, index).manifest) is not None
+        ]
 
     async def _forget(self, some: Sequence[TopicRecord], last: Sequence[Row]) -> None:
         """Delete the records of deletions, and in the same group the last rows of their topics."""

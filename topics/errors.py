@@ -138,6 +138,18 @@ class StrategyFailed(TopicsError):
     """A compaction strategy cannot be imported, or has raised an error; nothing has changed."""
 
 
+class NoTier(TopicsError):
+    """The server has no tier, so nothing can be offloaded."""
+
+
+class OffloadRunning(TopicsError):
+    """An offload of the topic runs; another one can begin when it has ended."""
+
+
+class UnknownPosition(TopicsError):
+    """The partition has no such entry, and it is not the next one to be written."""
+
+
 class TopicStorageFailed(TopicsError):
     """The storage did not accept the change, and nothing of it was stored; a retry is safe."""
 

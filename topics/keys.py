@@ -16,6 +16,8 @@ P id index R           offset before which DeleteRecords has removed the records
 P id index S ledger    summary of a closed ledger
 P id index X ledger e  one interval of a ledger, beginning at entry e
 P id index A offset    an aborted transaction, by the offset of its marker
+P id index M           which manifest of the partition is in the tier
+P id index O ledger    smallest timestamp of a ledger that was offloaded
 =====================  =========================================================
 """
 
@@ -39,9 +41,11 @@ class PartitionKeys:
         "aborted",
         "checkpoint",
         "deleted_before",
+        "first_timestamps",
         "intervals",
         "ledger_summaries",
         "log_start",
+        "manifest",
         "prefix",
     )
 
@@ -53,6 +57,8 @@ class PartitionKeys:
         self.ledger_summaries = self.prefix + b"S"
         self.intervals = self.prefix + b"X"
         self.aborted = self.prefix + b"A"
+        self.manifest = self.prefix + b"M"
+        self.first_timestamps = self.prefix + b"O"
 
     def ledger_summary(self, ledger_id: int) -> bytes:
         """Row of a closed ledger."""
@@ -65,6 +71,10 @@ class PartitionKeys:
     def interval(self, ledger_id: int, entry_id: int) -> bytes:
         """Row of one interval."""
         return self.intervals + _ID.pack(ledger_id) + _ID.pack(entry_id)
+
+    def first_timestamp(self, ledger_id: int) -> bytes:
+        """Row of the smallest timestamp of a ledger."""
+        return self.first_timestamps + _ID.pack(ledger_id)
 
     def aborted_at(self, last_offset: int) -> bytes:
         """Row of the aborted transaction whose marker has that offset."""

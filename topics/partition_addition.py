@@ -9,7 +9,7 @@ Must not know: the subscriptions of cursors, how the topic gets its new count.
 import logging
 from contextlib import suppress
 
-from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger import LedgerError, LedgerStore, OffloadPolicies
 from kledger.topics.errors import TopicsError
 from kledger.topics.partition.partition_checkpointer import ledger_config
 from kledger.topics.partition.results import from_ledger_error
@@ -79,7 +79,7 @@ class PartitionAddition:
                 logger.warning("cursors of new partition %s-%d: %s", self._topic.name, index, error)
 
     async def _make(self, name: str) -> None:
-        config = ledger_config(self._topic.config)
+        config = ledger_config(self._topic.config, OffloadPolicies())
         ledger = await self._store.open_managed_ledger(name, config=config)
         await ledger.change_cursors(added=self._prepared)
         await ledger.close()

@@ -22,6 +22,7 @@ from kledger.topics.config.topic_config import (
     TopicDefaults,
     check_configs,
     check_names,
+    check_remote_storage,
     check_strategy,
     effective_config,
 )
@@ -36,6 +37,7 @@ from kledger.topics.errors import (
     UnknownTopic,
 )
 from kledger.topics.namespaces import Namespaces, unknown_namespace
+from kledger.topics.partition.partition_tier import Tier
 from kledger.topics.partition.records import TOPIC_ROWS, TopicRecord
 from kledger.topics.partition.results import from_ledger_error
 from kledger.topics.partition_addition import PartitionAddition
@@ -63,7 +65,12 @@ class TopicRegistry:
     """All topics of a store."""
 
     def __init__(
-        self, store: LedgerStore, defaults: TopicDefaults, clock: Clock, entropy: Entropy
+        self,
+        store: LedgerStore,
+        defaults: TopicDefaults,
+        clock: Clock,
+        entropy: Entropy,
+        tier: Tier | None,
     ) -> None:
         self.defaults = defaults
         self.epoch = 0
@@ -79,7 +86,9 @@ class TopicRegistry:
         self._addition: PartitionAddition | None = None
         """Partitions that are being added."""
         self._supervisor = Supervisor(containment=store.containment)
-        self._deleted_topics = DeletedTopics(store, self._supervisor)
+        self.tier = tier
+        """Where ledgers are offloaded to; None: nowhere."""
+        self._deleted_topics = DeletedTopics(store, self._supervisor, tier)
         self.idle_closed = Listeners(store.containment)
         """Called after idle partitions were closed, so that caches of logs drop them."""
 
@@ -90,6 +99,7 @@ class TopicRegistry:
         defaults: TopicDefaults | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
+        tier: Tier | None = None,
     ) -> "TopicRegistry":
         """Load all topics; partitions are opened by their first use.
 
@@ -97,7 +107,11 @@ class TopicRegistry:
             UnreadableRow: a stored topic cannot be read.
         """
         registry = cls(
-            store, defaults or TopicDefaults(), clock or SystemClock(), entropy or SystemEntropy()
+            store,
+            defaults or TopicDefaults(),
+            clock or SystemClock(),
+            entropy or SystemEntropy(),
+            tier,
         )
         registry.namespaces.load()
         registry._records.load()
@@ -149,7 +163,8 @@ class TopicRegistry:
         check_configs(record.configs)
         check_strategy(record.configs, self.defaults)
         namespace_configs = self.namespaces.configs_of(namespace_of(name))
-        effective_config(record.configs, self.defaults, namespace_configs)
+        config = effective_config(record.configs, self.defaults, namespace_configs)
+        check_remote_storage(config, has_tier=self.tier is not None)
         return record
 
     def check_new_name(self, name: str) -> str:
@@ -402,7 +417,10 @@ class TopicRegistry:
         configs = _changed({} if replace else topic.configs, changes)
         check_configs(configs)
         check_strategy(changes, self.defaults)
-        effective_config(configs, self.defaults, topic.namespace_configs)
+        config = effective_config(configs, self.defaults, topic.namespace_configs)
+        # What was set before, and is not possible any more, does not prevent other changes.
+        if config != topic.config:
+            check_remote_storage(config, has_tier=self.tier is not None)
         return configs
 
     def check_defaults(self, defaults: TopicDefaults) -> None:
@@ -500,6 +518,7 @@ class TopicRegistry:
             store=self._store,
             defaults=self.defaults,
             namespace_configs=self.namespaces.configs_of(namespace_of(record.name)),
+            tier=self.tier,
             clock=self._clock,
             supervisor=self._supervisor,
         )

@@ -19,6 +19,7 @@ from kledger.topics.config.topic_config import (
     effective_config,
 )
 from kledger.topics.errors import TopicsError, TopicStorageFailed, UnknownPartition, UnknownTopic
+from kledger.topics.keys import PartitionKeys
 from kledger.topics.partition.partition_loader import (
     PartitionContext,
     create_partition,
@@ -26,6 +27,8 @@ from kledger.topics.partition.partition_loader import (
     open_partition,
 )
 from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.partition_offload import PartitionOffload
+from kledger.topics.partition.partition_tier import PartitionOffloader, Tier, tier_folder
 from kledger.topics.partition.records import TopicRecord
 from kledger.topics.partition.results import translated_errors
 
@@ -42,6 +45,7 @@ class Topic:
         clock: Clock,
         supervisor: Supervisor,
         namespace_configs: Mapping[str, str] = NO_CONFIGS,
+        tier: Tier | None = None,
     ) -> None:
         self.record = record
         self.name = record.name
@@ -62,6 +66,9 @@ class Topic:
         self._defaults = defaults
         self._clock = clock
         self._supervisor = supervisor
+        self._tier = tier
+        self._deleted_offloads: list[PartitionOffload] = []
+        """Of partitions that were open when the topic was deleted."""
         self._partitions: dict[int, PartitionLog] = {}
         self._changing: KeyedLocks[int] = KeyedLocks()
         """Partitions that are being opened or closed."""
@@ -166,7 +173,14 @@ class Topic:
             defaults=self._defaults,
             clock=self._clock,
             supervisor=self._supervisor,
+            driver=self._driver(index),
         )
+
+    def _driver(self, index: int) -> PartitionOffloader | None:
+        if self._tier is None:
+            return None
+        folder = self._tier.below(tier_folder(self.name, self.id, index))
+        return PartitionOffloader(folder, self._store, PartitionKeys(self.id, index))
 
     def ledger_name(self, index: int) -> str:
         """Name of a partition's managed ledger."""
@@ -201,6 +215,8 @@ class Topic:
         self.epoch += 1
         for partition in self._partitions.values():
             partition.mark_closed("deleted")
+            if not partition.offload.is_settled:
+                self._deleted_offloads.append(partition.offload)
         self._partitions.clear()
 
     def _release_closed(self, closed: PartitionLog) -> None:
@@ -248,12 +264,15 @@ class Topic:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no partition is being opened or closed."""
-        return not self._changing
+        """Whether no partition is being opened or closed, or writes into the tier."""
+        return not self._changing and not self._deleted_offloads
 
     async def settle(self) -> None:
-        """Wait until no partition is being opened or closed."""
+        """Wait until no partition is being opened or closed, or writes into the tier."""
         await self._changing.settle()
+        while self._deleted_offloads:
+            await self._deleted_offloads[-1].settle()
+            self._deleted_offloads.pop()
 
     async def close(self) -> None:
         """Close all partitions; idempotent."""

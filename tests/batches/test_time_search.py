@@ -3,8 +3,14 @@
 import pytest
 
 from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.header import set_log_append_time
 from kledger.batches.reader import RecordTime
-from kledger.batches.time_search import first_since, newest_since
+from kledger.batches.time_search import (
+    first_since,
+    newest_since,
+    oldest_by_headers,
+    oldest_of,
+)
 from tests.batches.words import NOW_MS
 
 TIMES = (5, 1, 9, 9, 2)
@@ -46,3 +52,24 @@ def test_a_record_that_cannot_be_read_ends_the_batch() -> None:
     assert RecordTime(1, NOW_MS + 2) == first_since(damaged, 0, NOW_MS + 2)
     assert first_since(damaged, 0, NOW_MS + 3) is None
     assert RecordTime(1, NOW_MS + 2) == newest_since(damaged, 0)
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_smallest_time_of_batches(codec: int) -> None:
+    batches = timed(7, 8, codec=codec) + timed(*TIMES, codec=codec) + timed(6, codec=codec)
+    assert NOW_MS + 1 == oldest_of(batches)
+    assert NOW_MS + 5 == oldest_by_headers(batches)
+    assert None is oldest_of(b"") is oldest_by_headers(b"")
+
+
+def test_smallest_time_where_the_log_gives_the_times() -> None:
+    batch = timed(*TIMES)
+    set_log_append_time(batch, NOW_MS + 70)
+    assert NOW_MS + 70 == oldest_of(batch) == oldest_by_headers(batch)
+
+
+def test_smallest_time_of_records_that_cannot_be_read_is_that_of_the_header() -> None:
+    batch = timed(*TIMES)
+    batch[61:] = b"\xff" * (len(batch) - 61)
+    assert NOW_MS + 1 == oldest_of(timed(3, 1) + batch)
+    assert NOW_MS + 5 == oldest_of(batch)

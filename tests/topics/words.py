@@ -22,6 +22,7 @@ from kledger.topics.partition.record_walk import RecordWalk, WalkNeeded, WalkRes
 from kledger.topics.partition.results import AppendResult, ReadResult
 from kledger.topics.registry import TopicRegistry
 from tests.batches.words import NOW_MS
+from tests.topics.tier_words import MemoryFolders
 
 SMALL_SEGMENTS = {"internal.segment.bytes": "400"}
 
@@ -90,15 +91,16 @@ async def open_topics(
     store_config: StoreConfig | None = None,
     is_closed_cleanly: bool = True,
     threads: StoreThreads | None = None,
+    tier: MemoryFolders | None = None,
 ) -> AsyncIterator[TopicStore]:
     """Open everything; the engine outlives it and can serve the next one."""
     engine = engine or MemoryEngine()
     clock = ManualClock(now_ms)
     config = store_config or StoreConfig(durability="os")
     async with LedgerStore.open(
-        None, config=config, clock=clock, engine=engine, threads=threads
+        None, config=config, clock=clock, engine=engine, threads=threads, offloaders=tier
     ) as store:
-        registry = await TopicRegistry.open(store, defaults, clock, SeededEntropy(1))
+        registry = await TopicRegistry.open(store, defaults, clock, SeededEntropy(1), tier)
         yield TopicStore(engine, clock, store, registry)
         if is_closed_cleanly:
             await registry.close()

@@ -35,6 +35,10 @@ DATA_READ_PRIORITY = "kledger.data.read.priority"
 OFFLOAD_THRESHOLD_BYTES = "kledger.offload.threshold.bytes"
 OFFLOAD_THRESHOLD_SECONDS = "kledger.offload.threshold.seconds"
 OFFLOAD_DELETION_LAG_MS = "kledger.offload.deletion.lag.ms"
+REMOTE_STORAGE_ENABLE = "remote.storage.enable"
+REMOTE_LOG_COPY_DISABLE = "remote.log.copy.disable"
+LOCAL_RETENTION_AS_TOTAL = -2
+"""Of `local.retention.ms` and `local.retention.bytes`: as `retention.ms`, `retention.bytes`."""
 TIERED_FIRST, BOOKKEEPER_FIRST = "tiered-first", "bookkeeper-first"
 TIERED_STORAGE_FIRST = "tiered-storage-first"
 """Pulsar's other spelling of `TIERED_FIRST`."""
@@ -131,12 +135,14 @@ _RETENTION = (
     ),
     _key(
         "local.retention.ms", LONG, -2,
-        NO_EFFECT + "there is no tiered storage.",
+        "With remote.storage.enable: how long the primary copies of offloaded ledgers stay, by"
+        " their largest timestamp; -1 is for ever, -2 as long as retention.ms.",
         allowed=at_least(-2), broker="log.local.retention.ms",
     ),
     _key(
         "local.retention.bytes", LONG, -2,
-        NO_EFFECT + "there is no tiered storage.",
+        "With remote.storage.enable: how many bytes of primary copies a partition keeps at least;"
+        " -1 is no limit, -2 as many as retention.bytes.",
         allowed=at_least(-2), broker="log.local.retention.bytes",
     ),
 )  # fmt: skip
@@ -296,16 +302,19 @@ _STORAGE = (
         allowed=REPLICAS,
     ),
     _key(
-        "remote.storage.enable", BOOLEAN, "false",
-        NO_EFFECT + "only false is accepted: there is no tiered storage.",
-        allowed=Allowed("false", lambda value: value is False),
+        REMOTE_STORAGE_ENABLE, BOOLEAN, "false",
+        "Closed ledgers are offloaded at once, as with a threshold of 0 bytes, and"
+        " local.retention.ms and local.retention.bytes apply. The server needs offload.url.",
     ),
     _key(
-        "remote.log.copy.disable", BOOLEAN, "false", NO_EFFECT + "there is no tiered storage.",
+        REMOTE_LOG_COPY_DISABLE, BOOLEAN, "false",
+        "With remote.storage.enable: nothing more is offloaded because of it; what was offloaded"
+        " can be read.",
     ),
     _key(
         "remote.log.delete.on.disable", BOOLEAN, "false",
-        NO_EFFECT + "there is no tiered storage.",
+        NO_EFFECT + "after remote.storage.enable was turned off, copies in the tier stay until"
+        " retention removes their ledgers.",
     ),
     _key(
         "internal.segment.bytes", INT, 0,

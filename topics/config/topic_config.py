@@ -12,15 +12,20 @@ from enum import Enum
 from functools import lru_cache
 
 from kledger.batches.validation import RecordRules
+from kledger.ledger import ReadPriority
 from kledger.topics.config.config_keys import (
+    BOOKKEEPER_FIRST,
     COMPACTION_STRATEGY,
     COMPACTION_THRESHOLD,
     CONFIG_KEYS,
     DATA_READ_PRIORITY,
     GROUPS,
+    LOCAL_RETENTION_AS_TOTAL,
     OFFLOAD_DELETION_LAG_MS,
     OFFLOAD_THRESHOLD_BYTES,
     OFFLOAD_THRESHOLD_SECONDS,
+    REMOTE_LOG_COPY_DISABLE,
+    REMOTE_STORAGE_ENABLE,
     SUBSCRIPTIONS,
     WAITS_FOR,
     ConfigKey,
@@ -112,9 +117,12 @@ class TopicConfig:
         is_walked: records of every batch are checked one by one.
         waits_for_subscriptions, waits_for_groups: retention keeps what these have not consumed.
         producer_id_expiration_ms: how long an idle producer is remembered.
-        data_read_priority: which copy of an offloaded ledger is read, in one of its spellings.
+        data_read_priority: which copy of an offloaded ledger is read.
         offload_threshold_bytes, offload_threshold_seconds: -1: it does not matter.
         offload_deletion_lag_ms: -1: primaries are not deleted.
+        is_remote_storage_enabled: `remote.storage.enable`.
+        is_remote_copy_disabled: with it, nothing more is offloaded at once.
+        local_retention_ms, local_retention_bytes: for primaries of offloaded ledgers; -1: no limit.
     """
 
     size_max: int
@@ -138,10 +146,14 @@ class TopicConfig:
     compaction_threshold_bytes: int
     compaction_strategy: str
     strategy_modules: tuple[str, ...]
-    data_read_priority: str
+    data_read_priority: ReadPriority
     offload_threshold_bytes: int
     offload_threshold_seconds: int
     offload_deletion_lag_ms: int
+    is_remote_storage_enabled: bool
+    is_remote_copy_disabled: bool
+    local_retention_ms: int
+    local_retention_bytes: int
 
     def check_strategy(self) -> None:
         """Check that the server allows the strategy. Raises StrategyNotAllowed."""
@@ -197,6 +209,39 @@ def check_strategy(configs: Mapping[str, str | None], defaults: TopicDefaults) -
         raise InvalidConfig(refusal(name, modules))
 
 
+def check_remote_storage(config: TopicConfig, *, has_tier: bool) -> None:
+    """Check the values in force of a topic whose settings are to be changed, as Kafka does.
+
+    Args:
+        config: as it would be.
+        has_tier: whether the server has a tier.
+
+    Raises:
+        InvalidConfig: tiered storage is enabled for it, and cannot be.
+    """
+    if not config.is_remote_storage_enabled:
+        return
+    if not has_tier:
+        raise InvalidConfig(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured"
+            " with remote log storage: remote.storage.enable=true needs the server's offload.url."
+        )
+    if config.is_compacted:
+        raise InvalidConfig("Remote log storage is unsupported for the compacted topics")
+    for name, local, total in (
+        ("retention.ms", config.local_retention_ms, config.retention_ms),
+        ("retention.bytes", config.local_retention_bytes, config.retention_bytes),
+    ):
+        if total < 0 or 0 <= local <= total:
+            continue
+        expected = (
+            f"Value must not be -1 as {name} value is set as {total}."
+            if local < 0
+            else f"Value must not be more than {name} property value: {total}"
+        )
+        raise InvalidConfig(f"Invalid value {local} for configuration local.{name}: {expected}")
+
+
 def effective_config(
     configs: Mapping[str, str],
     defaults: TopicDefaults,
@@ -238,6 +283,10 @@ def _effective_config(
         assert isinstance(value, int), f"{name} is {value!r}"
         return value
 
+    def local(name: str) -> int:
+        value = number(f"local.{name}")
+        return number(name) if value == LOCAL_RETENTION_AS_TOTAL else value
+
     if number("min.compaction.lag.ms") > number("max.compaction.lag.ms"):
         raise InvalidConfig(
             f"min.compaction.lag.ms: expected at most {number('max.compaction.lag.ms')}, which is"
@@ -269,16 +318,24 @@ def _effective_config(
         compaction_threshold_bytes=number(COMPACTION_THRESHOLD),
         compaction_strategy=str(_value(COMPACTION_STRATEGY, configs, broker_configs)),
         strategy_modules=strategy_modules,
-        data_read_priority=str(_value(DATA_READ_PRIORITY, configs, broker_configs)),
+        data_read_priority=_read_priority(_value(DATA_READ_PRIORITY, configs, broker_configs)),
         offload_threshold_bytes=number(OFFLOAD_THRESHOLD_BYTES),
         offload_threshold_seconds=number(OFFLOAD_THRESHOLD_SECONDS),
         offload_deletion_lag_ms=number(OFFLOAD_DELETION_LAG_MS),
+        is_remote_storage_enabled=_value(REMOTE_STORAGE_ENABLE, configs, broker_configs) is True,
+        is_remote_copy_disabled=_value(REMOTE_LOG_COPY_DISABLE, configs, broker_configs) is True,
+        local_retention_ms=local("retention.ms"),
+        local_retention_bytes=local("retention.bytes"),
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
         min_cleanable_dirty_ratio=float(
             str(_value("min.cleanable.dirty.ratio", configs, broker_configs))
         ),
     )
+
+
+def _read_priority(value: ConfigValue) -> ReadPriority:
+    return "bookkeeper-first" if value == BOOKKEEPER_FIRST else "tiered-first"
 
 
 def describe(

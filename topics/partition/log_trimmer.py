@@ -59,6 +59,7 @@ class LogTrimmer:
         supervisor: Supervisor,
         compaction: PartitionCompaction,
         removing: asyncio.Lock,
+        removed: Callable[[], None],
     ) -> None:
         self._store = store
         self._ledger = ledger
@@ -70,6 +71,8 @@ class LogTrimmer:
         self._supervisor = supervisor
         self._removing = removing
         """Held by a removal, and while a compaction begins."""
+        self._removed = removed
+        """Called when ledgers were removed."""
         self._locate_later: Locate | None = None
         """Set while cursors are before the log start, as its entry could not be read."""
 
@@ -241,6 +244,7 @@ class LogTrimmer:
             oldest = self._ledger.ledgers[0].ledger_id
             await self._raise_log_start(removal.next_offset, moved)
             await self._ledger.trim_before(Position(removal.ledger_id + 1, 0))
+            self._removed()
             self._checkpointer.forget_before(removal.ledger_id + 1)
             await self.remove_stale_rows(oldest)
 
@@ -276,6 +280,7 @@ class LogTrimmer:
         # Without its batches only this row says what the next offset is.
         await self._store.put_rows([await self._checkpointer.checkpoint_row()])
         await self._ledger.trim_before(Position(kept, 0))
+        self._removed()
         self._checkpointer.forget_before(kept)
         await self.remove_stale_rows(oldest)
 
@@ -314,7 +319,8 @@ class LogTrimmer:
             return
         kept = ledgers[0].ledger_id
         for start_id, end_id in self._stale_ids(since_ledger_id, kept):
-            for key_of in (self._keys.ledger_intervals, self._keys.ledger_summary):
+            keys = self._keys
+            for key_of in (keys.ledger_intervals, keys.ledger_summary, keys.first_timestamp):
                 await self._remove_rows(key_of(start_id), key_of(end_id))
         log_start = self._state.log_start_offset
         if self._ledger.compacted is not None:  # it has no records of aborted transactions

@@ -15,6 +15,7 @@ from kledger.ledger import (
     LedgerStore,
     ManagedLedger,
     ManagedLedgerConfig,
+    OffloadPolicies,
     Position,
     Row,
     RowsDone,
@@ -46,13 +47,16 @@ PendingRow = IndexRow | AbortedTransaction
 AppendRows = Callable[[Sequence[Row], RowsDone], None]
 
 
-def ledger_config(config: TopicConfig, *, shown_as: str | None = None) -> ManagedLedgerConfig:
+def ledger_config(
+    config: TopicConfig, offload: OffloadPolicies, *, shown_as: str | None = None
+) -> ManagedLedgerConfig:
     """Settings of a partition's managed ledger; retention is the decision of `LogTrimmer`."""
     return ManagedLedgerConfig(
         max_entries_per_ledger=ENTRIES_PER_LEDGER,
         max_bytes_per_ledger=config.segment_bytes,
         max_rollover_ms=config.segment_ms,
         shown_as=shown_as,
+        offload=offload,
     )
 
 

@@ -34,12 +34,15 @@ from kledger.topics.partition import records
 from kledger.topics.partition.compacted_log import CompactedLog
 from kledger.topics.partition.index_rows import IndexRows
 from kledger.topics.partition.log_trimmer import LogTrimmer
+from kledger.topics.partition.offload_plan import offload_policies
 from kledger.topics.partition.offset_index import IndexRow, OffsetIndex, interval_bytes
 from kledger.topics.partition.offset_lookup import OffsetLookup
 from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer, ledger_config
 from kledger.topics.partition.partition_compaction import PartitionCompaction
 from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.partition_offload import PartitionIdentity, PartitionOffload
 from kledger.topics.partition.partition_state import PartitionState, TailState
+from kledger.topics.partition.partition_tier import PartitionOffloader
 from kledger.topics.partition.producer_state import ProducerTable
 from kledger.topics.partition.results import from_ledger_error
 from kledger.topics.partition.transaction_state import AbortedTransaction
@@ -62,6 +65,7 @@ class PartitionContext:
     Attributes:
         config: of the topic.
         supervisor: owns work that continues after its caller was cancelled.
+        driver: the tier; None: the server has none.
     """
 
     store: LedgerStore
@@ -72,6 +76,7 @@ class PartitionContext:
     defaults: TopicDefaults
     clock: Clock
     supervisor: Supervisor
+    driver: PartitionOffloader | None = None
 
     @property
     def partition(self) -> str:
@@ -86,7 +91,11 @@ class PartitionContext:
     @property
     def ledger_config(self) -> ManagedLedgerConfig:
         """Settings of its managed ledger, with Pulsar's name of a partition."""
-        return ledger_config(self.config, shown_as=f"{self.topic}-partition-{self.index}")
+        return ledger_config(
+            self.config,
+            offload_policies(self.config, self.driver),
+            shown_as=f"{self.topic}-partition-{self.index}",
+        )
 
 
 def create_partition(
@@ -304,6 +313,19 @@ class _PartitionLoader:
             removing=removing,
             clock=context.clock,
         )
+        identity = PartitionIdentity(
+            topic=context.topic, topic_id=context.topic_id, index=context.index
+        )
+        offload = PartitionOffload(
+            identity,
+            store=self.store,
+            ledger=self.ledger,
+            keys=self.keys,
+            state=state,
+            index=self.index,
+            driver=context.driver,
+            supervisor=context.supervisor,
+        )
         self.trimmer = LogTrimmer(
             store=self.store,
             ledger=self.ledger,
@@ -314,6 +336,7 @@ class _PartitionLoader:
             supervisor=context.supervisor,
             compaction=compaction,
             removing=removing,
+            removed=offload.ledgers_removed,
         )
         return PartitionLog(
             topic=context.topic,
@@ -326,6 +349,7 @@ class _PartitionLoader:
             trimmer=self.trimmer,
             lookup=OffsetLookup(self.store, self.ledger, self.rows, self.index),
             compaction=compaction,
+            offload=offload,
             config=context.config,
             clock=context.clock,
             containment=context.supervisor.containment,

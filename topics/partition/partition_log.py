@@ -49,6 +49,7 @@ from kledger.topics.partition.log_trimmer import LogTrimmer
 from kledger.topics.partition.offset_lookup import OffsetLookup, TimestampedOffset, newer
 from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer, ledger_config
 from kledger.topics.partition.partition_compaction import CompactionLimits, PartitionCompaction
+from kledger.topics.partition.partition_offload import PartitionOffload
 from kledger.topics.partition.partition_state import PartitionState, TailState
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.read_hints import ReadHints
@@ -90,6 +91,7 @@ class PartitionLog:
         trimmer: LogTrimmer,
         lookup: OffsetLookup,
         compaction: PartitionCompaction,
+        offload: PartitionOffload,
         config: TopicConfig,
         clock: Clock,
         containment: Containment,
@@ -107,6 +109,7 @@ class PartitionLog:
         self._trimmer = trimmer
         self._lookup = lookup
         self.compaction = compaction
+        self.offload = offload
         self._compacted = compaction.compacted
         self._compacted_end = 0
         """Reads of offsets below it are reads of `_compacted`."""
@@ -730,7 +733,7 @@ class PartitionLog:
         """Use another configuration from now on."""
         self.config = config
         self._checkpointer.reconfigure(config)
-        self._ledger.reconfigure(ledger_config(config))
+        self._ledger.reconfigure(ledger_config(config, self.offload.policies(config)))
         self._state.producers.expiration_ms = config.producer_id_expiration_ms
         self._update_compacted_end()
 

@@ -115,6 +115,8 @@ _DELETED_TOPICS = RowFormat[TopicRecord]("deleted topic", _TOPIC_LAYOUTS)
 _NAMESPACES = RowFormat[NamespaceRecord](
     "namespace", {VERSION: converted(_JSON, _namespace_fields, _namespace_record)}
 )
+_FIRST_TIMESTAMPS = RowFormat[int]("first timestamp", {VERSION: I64})
+_MANIFESTS = RowFormat[int]("manifest", {VERSION: I64})
 _LOG_STARTS = RowFormat[int]("log start", {VERSION: I64})
 _LEDGER_SUMMARIES = RowFormat[LedgerSummary](
     "ledger summary",
@@ -229,6 +231,26 @@ def encode_log_start(offset: int) -> bytes:
 def decode_log_start(row: bytes, partition: str | None = None) -> int:
     """Return the offset in a row; `partition` is for an error. Raises UnreadableRow."""
     return _LOG_STARTS.decode(row, which=partition)
+
+
+def encode_first_timestamp(timestamp: int) -> bytes:
+    """Return the row of the smallest timestamp of a ledger."""
+    return _FIRST_TIMESTAMPS.encode(timestamp)
+
+
+def decode_first_timestamp(ledger_id: int, row: bytes) -> int:
+    """Return the timestamp in a row of `encode_first_timestamp`. Raises UnreadableRow."""
+    return _FIRST_TIMESTAMPS.decode(row, which=ledger_id)
+
+
+def encode_manifest(fingerprint: int) -> bytes:
+    """Return the row that says which manifest is in the tier."""
+    return _MANIFESTS.encode(fingerprint)
+
+
+def decode_manifest(row: bytes, partition: str | None = None) -> int:
+    """Return the fingerprint in a row; `partition` is for an error. Raises UnreadableRow."""
+    return _MANIFESTS.decode(row, which=partition)
 
 
 def encode_ledger_summary(ledger_summary: LedgerSummary) -> bytes:

@@ -14,6 +14,7 @@ from kledger.batches.errors import BatchError
 from kledger.ledger import AlreadyClosed, LedgerError, Position, Terminated
 from kledger.topics.errors import (
     CompactionRunning,
+    OffloadRunning,
     PartitionTerminated,
     TopicsError,
     TopicStorageFailed,
@@ -94,4 +95,6 @@ def from_ledger_error(error: LedgerError) -> TopicsError:
         return PartitionTerminated(str(error))
     if isinstance(error, ledger.CompactionRunning):
         return CompactionRunning(str(error))
+    if isinstance(error, ledger.OffloadInProgress):
+        return OffloadRunning(str(error))
     return TopicStorageFailed(str(error))

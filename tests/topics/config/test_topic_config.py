@@ -62,7 +62,7 @@ def test_for_whom_retention_waits(
         ("compression.lz4.level", "18"), ("compression.zstd.level", "23"),
         ("min.cleanable.dirty.ratio", "1.1"), ("min.cleanable.dirty.ratio", "nan"),
         ("preallocate", "yes"), ("min.insync.replicas", "0"), ("flush.messages", "0"),
-        ("leader.replication.throttled.replicas", "1-2"), ("remote.storage.enable", "true"),
+        ("leader.replication.throttled.replicas", "1-2"),
         ("segment.index.bytes", "3"), ("local.retention.ms", "-3"), ("segment.ms", "0"),
         ("max.compaction.lag.ms", "0"), ("retention.bytes", ""),
         ("compaction.strategy", "Newest"), ("compaction.strategy", "acme:"),
