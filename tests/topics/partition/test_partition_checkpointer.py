@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.ledger import OffloadPolicies
 from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import FaultyEngine
@@ -29,8 +30,10 @@ MANY_PRODUCERS = CHECKPOINT_ENTRIES_PER_PRODUCER * (ENCODED_INLINE_MAX + 1)
 
 def test_segment_settings_are_those_of_the_managed_ledger() -> None:
     config = ledger_config(
-        effective_config({"segment.bytes": "1048576", "segment.ms": "7"}, TopicDefaults())
+        effective_config({"segment.bytes": "1048576", "segment.ms": "7"}, TopicDefaults()),
+        OffloadPolicies(deletion_lag_ms=5),
     )
+    assert 5 == config.offload.deletion_lag_ms
     assert (1 << 20, 7, ENTRIES_PER_LEDGER, -1, -1) == (
         config.max_bytes_per_ledger, config.max_rollover_ms, config.max_entries_per_ledger,
         config.retention_ms, config.retention_bytes,

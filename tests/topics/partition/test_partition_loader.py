@@ -133,7 +133,7 @@ async def test_cursors_are_shown_under_the_topic_of_their_partition() -> None:
         log = await topic.open_partition(1)
         await log.managed_ledger.open_cursor("c")
         names = opened.store.metrics.snapshot()
-        shown = [name for name in names if not name.startswith("storage_")]
+        shown = [name for name in names if name.startswith("pulsar_cursor_")]
         assert shown
         label = 'namespace="public/default",topic="orders-partition-1",subscription="c"'
         assert all(label in name for name in shown)
