@@ -34,7 +34,7 @@ from kledger.ledger.offload.object_layout import (
     index_name,
 )
 from kledger.ledger.offload.tier_cache import TierCache
-from kledger.ledger.reads.read_ahead_cache import CachedRange, ReadAheadCache
+from kledger.ledger.read_ahead_cache import CachedRange, ReadAheadCache
 from kledger.runtime.blocking import BlockingRunner, PoolClosed
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.keyed_locks import KeyedLocks

@@ -25,7 +25,7 @@ from kledger.ledger.errors import TooManyRequests
 from kledger.ledger.metadata.records import OffloadContext
 from kledger.ledger.offload.offloader import LedgerOffloader, TieredLedger
 from kledger.ledger.offload.tier_calls import TierCalls
-from kledger.ledger.reads.cold_reads import ReadLimiter
+from kledger.ledger.read_limiter import ReadLimiter
 
 COPIES_OPEN_MAX = 64
 READS_MAX = 16

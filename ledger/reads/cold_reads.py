@@ -17,7 +17,7 @@ Must not know: managed ledgers, the entry cache.
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -25,8 +25,9 @@ from typing import NamedTuple, TypeVar
 
 from kledger.ledger.config import StoreConfig
 from kledger.ledger.engine.base import Buffer, StorageEngine
-from kledger.ledger.errors import AlreadyClosed, LedgerError, TooManyRequests, from_engine
-from kledger.ledger.reads.read_ahead_cache import CachedRange, RangeKey, ReadAheadCache
+from kledger.ledger.errors import AlreadyClosed, LedgerError, from_engine
+from kledger.ledger.read_ahead_cache import CachedRange, RangeKey, ReadAheadCache
+from kledger.ledger.read_limiter import ReadLimiter
 from kledger.runtime.blocking import BlockingRunner
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
@@ -393,59 +394,6 @@ class ColdReads:
             if inflight.is_ahead or pattern.shared:
                 cached = CachedRange(ledger_id, inflight.first, buffers)
                 self._read_ahead_cache.put(cached, is_used=not inflight.is_ahead)
-
-
-class ReadLimiter:
-    """Limits the bytes that are read from disk at once.
-
-    Reads that do not fit wait in order; one larger than the limit runs alone; when `waiting_max`
-    reads wait, the next is refused.
-    """
-
-    def __init__(self, bytes_max: int, waiting_max: int) -> None:
-        self.in_flight_bytes = 0
-        self._bytes_max = bytes_max
-        self._waiting_max = waiting_max
-        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    async def enter(self, size: int) -> None:
-        """Wait until there is room; the caller must call `leave` afterwards.
-
-        Raises:
-            TooManyRequests: too many reads are waiting.
-        """
-        if not self._queue and self._has_room(size):
-            self.in_flight_bytes += size
-            return
-        if len(self._queue) >= self._waiting_max:
-            raise TooManyRequests(
-                f"{len(self._queue)} reads of the storage are waiting "
-                f"(cold_reads_waiting_max); {self.in_flight_bytes} bytes are being read"
-            )
-        admission: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append((size, admission))
-        try:
-            await admission
-        except asyncio.CancelledError:
-            if admission.done() and not admission.cancelled():
-                self.leave(size)
-            raise
-
-    def leave(self, size: int) -> None:
-        """Return the room, and admit the next reads of the queue."""
-        self.in_flight_bytes -= size
-        while self._queue:
-            size, admission = self._queue[0]
-            if not admission.done():
-                if not self._has_room(size):
-                    return
-                self.in_flight_bytes += size
-                admission.set_result(None)
-            self._queue.popleft()
-
-    def _has_room(self, size: int) -> bool:
-        in_flight = self.in_flight_bytes
-        return in_flight == 0 or in_flight + size <= self._bytes_max
 
 
 def _remember(known: OrderedDict[Key, Value], key: Key, value: Value) -> None:

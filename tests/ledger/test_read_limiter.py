@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kledger.ledger.errors import TooManyRequests
-from kledger.ledger.reads.cold_reads import ReadLimiter
+from kledger.ledger.read_limiter import ReadLimiter
 from kledger.ledger.testing import ManualClock
 from tests.ledger.words import settled
 

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kledger.ledger.reads.read_ahead_cache import CachedRange, ReadAheadCache
+from kledger.ledger.read_ahead_cache import CachedRange, ReadAheadCache
 
 
 def cached(first: int, *sizes: int, ledger_id: int = 1) -> CachedRange:
