@@ -84,7 +84,7 @@ test: lint setup-peers ## Everything that is checked before a change lands.
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) -m "not slow" compat_tests)
 
 test-all: lint setup-peers ## The same with everything that is slow, and the coverage.
-	$(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered tests
+	HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered tests
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) compat_tests)
 
 mutants: setup ## Plant mistakes in MODULE=topics.partition.producer_state (or in thirteen modules), count what tests catch.

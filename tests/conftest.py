@@ -11,8 +11,13 @@ from tests.contained import LOGGER, Contained
 
 # On a loaded machine an example may take long without being wrong.
 settings.register_profile(
-    "kledger", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "kledger",
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
+settings.register_profile("all", parent=settings.get_profile("kledger"), max_examples=200)
 settings.register_profile("thorough", parent=settings.get_profile("kledger"), max_examples=2_000)
 # The same examples in every run, whatever ran before: tests/mutation compares runs.
 settings.register_profile(

@@ -56,6 +56,7 @@ def test_wheel_holds_the_one_package_and_all_of_it(wheel: Path) -> None:
         }
 
 
+@pytest.mark.slow
 def test_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     with tarfile.open(build(ROOT, "sdist", tmp_path / "sdist")) as archive:
         archive.extractall(tmp_path / "source", filter="data")

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from pipelines.flights import FLIGHTS_TOPIC
 from pipelines.loaders import LOADERS
 
@@ -11,6 +13,7 @@ def test_loaders_use_three_clients_and_three_codecs() -> None:
     assert len({loader.compression for loader in LOADERS}) == 3
 
 
+@pytest.mark.slow
 def test_loaders_together_send_every_table_once() -> None:
     sent = Counter(topic for loader in LOADERS for topic, _ in loader.messages())
 

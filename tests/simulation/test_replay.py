@@ -25,7 +25,9 @@ def trace_of(seed: int, hash_seed: str) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "seed", [SEEDS[0], *(pytest.param(n, marks=pytest.mark.slow) for n in SEEDS[1:])]
+)
 def test_a_seed_writes_the_same_trace_everywhere(seed: int) -> None:
     with simulation():
         run = Run(seed)

@@ -1,4 +1,4 @@
-"""The ledger in a simulator: a hundred seeds with every check, thousands by `make test-all`.
+"""The ledger in a simulator: some seeds with every check, thousands by `make test-all`.
 
 A seed that fails here is replayed by `python -m tests.simulation --seed N --trace`.
 """
@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.seeds import run_seeds
 
-SEEDS = 100
+SEEDS = 60
 ALL_SEEDS = 20_000
 
 

@@ -262,6 +262,7 @@ async def test_the_controller_keeps_the_rule_in_every_interleaving(stage: Stage,
     assert ([], len(list(interleavings(RACES[race][1])))) == await broken_orders(stage, race)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("race", RACES)
 @pytest.mark.usefixtures("switched_off")
 async def test_without_the_controller_the_rule_is_broken(stage: Stage, race: str) -> None:

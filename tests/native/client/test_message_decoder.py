@@ -50,7 +50,7 @@ LONG = {
     "records": long_delivery(1, count=RECORDS_AT_ONCE_MAX + 1),
     "bytes": entry(NewRecord(bytes(BYTES_AT_ONCE_MAX))),
     "zstd": entry(NewRecord(bytes(PLAIN_BYTES_AT_ONCE_MAX)), codec=Codec.ZSTD),
-    "gzip": entry(*[NewRecord(b"")] * 100_000, codec=Codec.GZIP),
+    "gzip": entry(*[NewRecord(b"")] * 10_000, codec=Codec.GZIP),
     "headers": entry(NewRecord(b"", headers=[("", None)] * (STEPS_PER_TICK_MAX + 300))),
     "headers each": entry(*[NewRecord(b"", headers=[("", None)] * 2)] * RECORDS_AT_ONCE_MAX),
     "headers later": entry(

@@ -115,7 +115,7 @@ async def test_a_strategy_that_fails_ends_the_run_and_changes_nothing(
         assert {b"a": b"2"} == dict(view.items())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 @pytest.mark.parametrize("name", ["NewestVersion", "Erratic"])
 async def test_views_and_compactions_keep_the_same(serving: Serving, name: str, seed: int) -> None:
     """A view over the raw topic, one over the compacted one, and a fold; after each of two runs."""

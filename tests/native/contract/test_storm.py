@@ -9,7 +9,7 @@ import pytest
 import kledger
 from tests.native.contract.words import SOON_MS, values
 
-COUNT = 120
+COUNT = 60
 TYPES = ["exclusive", "failover", "shared", "key_shared"]
 
 

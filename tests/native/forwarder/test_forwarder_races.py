@@ -421,6 +421,7 @@ def without_rewind(monkeypatch: pytest.MonkeyPatch) -> None:
 SWITCHED_OFF = {"case 4": without_controller, "case 5": without_waiting, "case 6": without_rewind}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RACES)
 async def test_switched_off_the_rule_is_broken(
     stage: Stage, name: str, monkeypatch: pytest.MonkeyPatch
