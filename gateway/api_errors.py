@@ -60,6 +60,9 @@ _CODES = ErrorTable(
         # Kafka has no code for it; of those that producers do not retry, this is "not allowed".
         topics_errors.PartitionTerminated: ErrorCode.POLICY_VIOLATION,
         topics_errors.CompactionRunning: ErrorCode.OPERATION_NOT_ATTEMPTED,  # no API compacts
+        topics_errors.OffloadRunning: ErrorCode.OPERATION_NOT_ATTEMPTED,  # no API offloads
+        topics_errors.NoTier: ErrorCode.POLICY_VIOLATION,  # likewise
+        topics_errors.UnknownPosition: ErrorCode.INVALID_REQUEST,  # likewise
         topics_errors.StrategyNotAllowed: ErrorCode.POLICY_VIOLATION,  # likewise
         topics_errors.StrategyFailed: ErrorCode.OPERATION_NOT_ATTEMPTED,  # likewise
         topics_errors.TopicStorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kledger.native.client.named_topics.order_by import Orderable, OrderBy
     from kledger.native.client.named_topics.publisher import Publisher, PublishStatus
     from kledger.native.client.named_topics.subscriber import Subscriber
+    from kledger.native.client.offload import OffloadStatus
     from kledger.native.client.producer import Producer
     from kledger.native.client.reader import Reader
     from kledger.native.client.subscribe_options import DeadLetterPolicy
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         NamespaceExists,
         NamespaceNotFound,
         NotAllowed,
+        OffloadInProgress,
         SubscriptionFenced,
         SubscriptionNotFound,
         Timeout,
@@ -83,6 +85,8 @@ __all__ = [
     "NamespaceExists",
     "NamespaceNotFound",
     "NotAllowed",
+    "OffloadInProgress",
+    "OffloadStatus",
     "OrderBy",
     "Orderable",
     "Producer",
@@ -120,12 +124,14 @@ _HOMES = {
     "kledger.native.errors": (
         "AlreadyClosed", "CompactionRunning", "ConsumerAssign", "ConsumerBusy", "Full",
         "IllegalArgument", "IllegalState", "InvalidArgument", "KledgerError", "NamespaceExists",
-        "NamespaceNotFound", "NotAllowed", "SubscriptionFenced", "SubscriptionNotFound", "Timeout",
-        "TopicExists", "TopicFull", "TopicNotFound", "TopicTerminated", "Unavailable", "Unreadable",
+        "NamespaceNotFound", "NotAllowed", "OffloadInProgress", "SubscriptionFenced",
+        "SubscriptionNotFound", "Timeout", "TopicExists", "TopicFull", "TopicNotFound",
+        "TopicTerminated", "Unavailable", "Unreadable",
     ),
     "kledger.native.compaction_strategy": ("CompactionStrategy",),
     "kledger.native.message": ("Message",),
     "kledger.native.message_id": ("MessageId",),
+    "kledger.native.client.offload": ("OffloadStatus",),
     "kledger.native.client.producer": ("Producer",),
     "kledger.native.client.reader": ("Reader",),
     "kledger.native.broker": ("SubscriptionStats", "TopicStats"),

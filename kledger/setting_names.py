@@ -31,7 +31,8 @@ RENAMED: Mapping[str, Rename] = {
     "log.dirs": ("server.data", 1),
     "listeners": ("server.kafka", 1),
     "offload.parallel": ("storage.offload_parallel", 1),
-    "offload.read.timeout.ms": ("offload.read_timeout_ms", 1),
+    "offload.read.timeout.ms": ("storage.offload_read_timeout_ms", 1),
+    "offload.read_bytes_max": ("storage.offload_read_bytes_max", 1),
     "remote.log.manager.task.interval.ms": ("server.log_retention_check_interval_ms", 1),
     # Pulsar, and the storage below it.
     "clusterName": ("kafka.cluster_id", 1),

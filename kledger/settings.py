@@ -69,12 +69,8 @@ class OffloadSettings:
     `access_key_id`, `secret_access_key`, `allow_http`, …; a table in TOML, `--set
     offload.options.region=…`, in the environment `region=…,endpoint=…`. The usual variables of the
     environment, such as AWS_ACCESS_KEY_ID, count, too."""
-    read_bytes_max: int = 32 << 20
-    """Blocks of the object store in memory at most."""
     cache_bytes: int = 256 << 20
     """Blocks of the object store in a cache on disk, beside the data, at most; 0: no cache."""
-    read_timeout_ms: int = 20_000
-    """After this time a read that needs the object store fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +127,6 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "native.keepalive_ms": (100, INT32_MAX),
     "native.max_connections": (1, INT32_MAX),
     "native.streams_max": (1, INT32_MAX),
-    "offload.read_bytes_max": (1, INT64_MAX),
-    "offload.read_timeout_ms": (1, INT32_MAX),
     "server.log_retention_check_interval_ms": (1, INT64_MAX),
     "server.log_partitions_max_idle_ms": (-1, INT64_MAX),
 }

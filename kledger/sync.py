@@ -36,6 +36,7 @@ from kledger.native.client.named_topics.order_by import Orderable, OrderBy
 from kledger.native.client.named_topics.publisher import Publisher as AsyncPublisher
 from kledger.native.client.named_topics.publisher import PublishStatus
 from kledger.native.client.named_topics.subscriber import Subscriber as AsyncSubscriber
+from kledger.native.client.offload import OffloadStatus
 from kledger.native.client.subscribe_options import DeadLetterPolicy
 from kledger.native.client.table_view import UpdateListener
 from kledger.native.compaction_strategy import CompactionStrategy
@@ -52,6 +53,7 @@ from kledger.native.errors import (
     NamespaceExists,
     NamespaceNotFound,
     NotAllowed,
+    OffloadInProgress,
     SubscriptionFenced,
     SubscriptionNotFound,
     Timeout,
@@ -92,6 +94,8 @@ __all__ = [
     "NamespaceExists",
     "NamespaceNotFound",
     "NotAllowed",
+    "OffloadInProgress",
+    "OffloadStatus",
     "OrderBy",
     "Orderable",
     "Producer",
@@ -596,6 +600,8 @@ class Client(_SyncProxy[AsyncClient]):
     terminate = _sync_method(AsyncClient.terminate)
     compact = _sync_method(AsyncClient.compact)
     compaction_status = _sync_method(AsyncClient.compaction_status)
+    offload = _sync_method(AsyncClient.offload)
+    offload_status = _sync_method(AsyncClient.offload_status)
     namespaces = _sync_method(AsyncClient.namespaces)
     create_namespace = _sync_method(AsyncClient.create_namespace)
     delete_namespace = _sync_method(AsyncClient.delete_namespace)

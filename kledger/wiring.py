@@ -8,9 +8,10 @@ Must not know: command lines, signals, processes.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kledger.gateway.net.server import ConnectionMaker, GatewayServer
@@ -19,8 +20,10 @@ from kledger.gateway.service_metrics import show_services
 from kledger.gateway.services import Services, load_cluster_id
 from kledger.ledger import (
     Corrupt,
+    InvalidArgument,
     LedgerError,
     LedgerStore,
+    ObjectStoreTiers,
     StorageEngine,
     StoreInUse,
     StoreUnusable,
@@ -36,7 +39,10 @@ from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
 from kledger.topics.cleaner import Cleaner
 from kledger.topics.errors import TopicsError
+from kledger.topics.offloading import Offloading
+from kledger.topics.partition.partition_tier import Tier
 from kledger.topics.registry import TopicRegistry
+from kledger.topics.tier_url import remember_url
 
 if TYPE_CHECKING:
     from kledger.admin.server import AdminServer
@@ -46,7 +52,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_MS = 5_000
+TIER_CACHE_FOLDER = ".tier-cache"
+"""In the data folder: blocks of the tier, which may be deleted while the server is stopped."""
 _RETENTION = NamedUnit("background work", "retention, until its next time")
+_OFFLOADING = NamedUnit("background work", "offloading, until its next time")
 _IDLE = NamedUnit("background work", "closing idle partitions, until its next time")
 IDLE_ROUNDS = 4
 """How often in the idle time of partitions the server closes idle ones."""
@@ -104,6 +113,8 @@ class BrokerServer:
         self._rpc: RpcServer | None = None
         self._admin: AdminServer | None = None
         self._cleaner: Cleaner | None = None
+        self._tiers: ObjectStoreTiers | None = None
+        self._offloading: Offloading | None = None
         self.kafka_address = ""
         self.native_address = ""
         self.admin_address = ""
@@ -119,13 +130,12 @@ class BrokerServer:
             if (address := getattr(settings, name)) is not None:
                 await _check_address_free(name, address)
         try:
-            self._store = await self._open_store()
+            self._tiers = self._make_tiers()
+            self._store = await self._open_store(self._tiers)
             self._supervisor.containment = self._store.containment
             self._services = await self._build_services(self._store)
             show_services(self._services)
-            self._services.broker_settings.fixed_values["log.retention.check.interval.ms"] = str(
-                settings.log_retention_check_interval_ms
-            )
+            self._show_fixed_values(self._services)
             if settings.kafka is not None:
                 self.kafka_address = await self._listen_kafka(self._services, settings.kafka)
             if settings.native is not None:
@@ -133,6 +143,8 @@ class BrokerServer:
             if settings.admin is not None:
                 self.admin_address = await self._listen_admin(settings.admin)
             self._supervisor.spawn(self._enforce_retention(self._services), "retention")
+            if self._settings.offload.url is not None:
+                self._supervisor.spawn(self._offload_due(self._services), "offloading")
             if self._services.config.log_cleaner_enable:
                 self._supervisor.spawn(self._cleaner_of(self._services).run(), "log cleaner")
             if settings.log_partitions_max_idle_ms > 0:
@@ -171,6 +183,7 @@ class BrokerServer:
                 timers=services.timers,
                 supervisor=services.supervisor,
                 cleaner=self._cleaner_of(services),
+                offloading=self._offloading_of(services),
                 auto_create_topics=services.config.auto_create_topics_enable,
                 forget_topic=services.groups.offsets.forget_topic,
                 kafka_clients=GatewayClients(services.telemetry),
@@ -187,9 +200,12 @@ class BrokerServer:
         gateway, rpc, native, admin = self._gateway, self._rpc, self._native, self._admin
         services, store = self._services, self._store
         self._gateway = self._rpc = self._native = self._services = self._store = None
-        self._admin = self._cleaner = None
+        self._admin = self._cleaner = self._offloading = None
+        tiers, self._tiers = self._tiers, None
         # The stack closes from the last line to the first, also when one of them fails.
         async with AsyncExitStack() as closing:
+            if tiers is not None:
+                closing.push_async_callback(tiers.close)
             if store is not None:
                 closing.push_async_callback(store.close)
             closing.push_async_callback(self._supervisor.close)
@@ -206,11 +222,28 @@ class BrokerServer:
             if services is not None:
                 closing.callback(services.close)
 
-    async def _open_store(self) -> LedgerStore:
+    def _make_tiers(self) -> ObjectStoreTiers:
+        """Return what makes tiers; it loads and starts nothing before one is needed."""
+        server, offload = self._settings.server, self._settings.offload
+        tiers = ObjectStoreTiers(
+            offload.options,
+            cache_folder=None if server.memory else Path(server.data) / TIER_CACHE_FOLDER,
+            cache_bytes=offload.cache_bytes,
+        )
+        if offload.url is not None:
+            with _mistakes("offload.url"):
+                tiers.check(offload.url)
+        return tiers
+
+    async def _open_store(self, tiers: ObjectStoreTiers) -> LedgerStore:
         settings = self._settings
         path = None if settings.server.memory else settings.server.data
         store = await LedgerStore.open(
-            path, config=settings.storage, clock=self._clock, engine=self._engine
+            path,
+            config=settings.storage,
+            clock=self._clock,
+            engine=self._engine,
+            offloaders=tiers,
         )
         store.on_fatal = self._on_crash
         return store
@@ -222,7 +255,7 @@ class BrokerServer:
         config = replace(self._settings.kafka)
         config.cluster_id = config.cluster_id or await load_cluster_id(store, self._entropy)
         registry = await TopicRegistry.open(
-            store, self._settings.topics, self._clock, self._entropy
+            store, self._settings.topics, self._clock, self._entropy, await self._open_tier(store)
         )
         return open_services(
             store,
@@ -234,6 +267,45 @@ class BrokerServer:
             entropy=self._entropy,
             metrics=store.metrics,
         )
+
+    async def _open_tier(self, store: LedgerStore) -> Tier | None:
+        """Return the tier of the settings, if they name one; the store remembers its URL."""
+        url = self._settings.offload.url
+        if url is None or self._tiers is None:
+            return None
+        with _mistakes("offload.url"):
+            tier = self._tiers.from_url(url)
+        await remember_url(store, url)
+        return tier
+
+    def _show_fixed_values(self, services: Services) -> None:
+        """Let DescribeConfigs show what was given to others than the gateway."""
+        interval_ms = str(self._settings.server.log_retention_check_interval_ms)
+        services.broker_settings.fixed_values |= {
+            "log.retention.check.interval.ms": interval_ms,
+            "remote.log.manager.task.interval.ms": interval_ms,
+            "remote.log.storage.system.enable": (
+                "false" if self._settings.offload.url is None else "true"
+            ),
+        }
+
+    def _offloading_of(self, services: Services) -> Offloading:
+        """Return what offloads the topics of a server; made at the first use."""
+        if self._offloading is None:
+            self._offloading = Offloading(
+                services.registry, services.store, self._clock, self._supervisor
+            )
+        return self._offloading
+
+    async def _offload_due(self, services: Services) -> None:
+        """Offload what the settings of topics demand, at every interval of retention.
+
+        It is a task of its own, so that a slow tier does not delay retention.
+        """
+        while True:
+            await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
+            with self._supervisor.containment.guarding(_OFFLOADING):
+                await self._offloading_of(services).run_due()
 
     def _cleaner_of(self, services: Services) -> Cleaner:
         """Return what compacts the topics of a server; made at the first use."""
@@ -319,6 +391,15 @@ class BrokerServer:
             health=self._store.health,
         )
         return joined_address(*await self._admin.start(*split_address("server.admin", address)))
+
+
+@contextmanager
+def _mistakes(setting: str) -> Iterator[None]:
+    """Let what is wrong with a setting end the start in one line."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise CannotStart(f"{setting}: {error}", is_mistake=True) from None
 
 
 async def _check_address_free(name: str, address: str) -> None:

@@ -39,6 +39,7 @@ __all__ = [
     "BrokerAdmin",
     "ConsumerLink",
     "ConsumerRequest",
+    "LedgerStats",
     "MetricsClient",
     "OnEnded",
     "OnReadPosition",
@@ -52,6 +53,7 @@ __all__ = [
     "SubscriptionStats",
     "TopicCompactionStatus",
     "TopicInfo",
+    "TopicOffloadStatus",
     "TopicStats",
 ]
 
@@ -173,12 +175,56 @@ class ConsumerLink(Protocol):
         ...
 
 
+class LedgerStats(NamedTuple):
+    """One ledger of a partition.
+
+    Attributes:
+        entries: how many record batches it has.
+        size: their bytes.
+        closed_ms: wall time of closing; None while it is open.
+        offloaded: whether the tier has all of it.
+        primary_deleted: whether only the tier has it.
+    """
+
+    ledger_id: int
+    entries: int
+    size: int
+    closed_ms: int | None
+    offloaded: bool
+    primary_deleted: bool
+
+
 class PartitionStats(NamedTuple):
-    """Numbers of one partition."""
+    """Numbers of one partition.
+
+    Attributes:
+        ledgers: oldest first.
+        reads: entries that were read since the start of the server, by where they came from:
+            `cache`, `primary`, `tier`.
+    """
 
     log_start_offset: int
     end_offset: int
     size_bytes: int
+    ledgers: tuple[LedgerStats, ...] = ()
+    reads: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOffloadStatus:
+    """How far the offloading of a topic has come.
+
+    Attributes:
+        state: not_run, running, success or error; of the last run since the start.
+        error: why it failed; empty unless it did.
+        ledgers_left: closed ledgers with entries that are not offloaded.
+        ends: of each partition the first position that is not offloaded.
+    """
+
+    state: str
+    error: str
+    ledgers_left: int
+    ends: tuple[Position, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +348,27 @@ class BrokerAdmin(Protocol):
 
     async def compaction_status(self, topic: str) -> TopicCompactionStatus:
         """Return how far the compaction of a topic has come. Raises TopicNotFound."""
+        ...
+
+    async def start_offload(
+        self, topic: str, position: Position | None, partition: int | None
+    ) -> None:
+        """Begin to copy closed ledgers of a topic to the tier; `offload_status` says how it ends.
+
+        Args:
+            topic: by either of its names.
+            position: the ledgers before that of this position; None: all.
+            partition: that of the position; None: all.
+
+        Raises:
+            TopicNotFound: there is no such topic, or no such partition.
+            OffloadInProgress: it is being offloaded.
+            NotAllowed: the server has no tier.
+        """
+        ...
+
+    async def offload_status(self, topic: str) -> TopicOffloadStatus:
+        """Return how far the offloading of a topic has come. Raises TopicNotFound."""
         ...
 
     async def namespaces(self) -> list[str]:

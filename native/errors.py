@@ -66,6 +66,10 @@ class CompactionRunning(NotAllowed):
     """The topic is being compacted; a retry when that has ended will work."""
 
 
+class OffloadInProgress(NotAllowed):
+    """The topic is being offloaded; a retry when that has ended will work."""
+
+
 class NamespaceExists(NotAllowed):
     """A namespace of that name exists already."""
 

@@ -5,7 +5,8 @@ Behaviour:
 - The end is the high watermark, or the last stable offset under read_committed.
 - A time: the first record at or after it, with the record's own timestamp; -1, -1 without an error
   if there is none. -3: a record with the greatest timestamp.
-- Nothing is tiered yet: -4 (earliest local) is the start, -5 and -6 are -1 without an error.
+- -4: the first offset with a primary copy; -5: the last one in the tier, -1 without an error if
+  there is none; -6: the first that is not in the tier, -1 without remote.storage.enable.
 - A repeated partition is INVALID_REQUEST each time; an isolation level that does not exist is
   UNKNOWN_SERVER_ERROR, as in Kafka.
 
@@ -16,7 +17,7 @@ Version notes:
 """
 
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from kledger.gateway.api_errors import error_code_of
@@ -99,16 +100,14 @@ def _answer_from_memory(
     if log is None:
         return False
     answer.error_code = leader_epoch_error(asked.current_leader_epoch, log.leader_epoch)
-    if answer.error_code or time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+    if answer.error_code:
         return True
-    if time == LATEST:
-        answer.offset = _readable_end(log, request)
-    elif time in (EARLIEST, EARLIEST_LOCAL):
-        answer.offset = log.log_start_offset
-    else:
-        return False
-    answer.leader_epoch = log.leader_epoch
-    return True
+    if time in _ENDS:
+        offset = _ENDS[time](log, request)
+        if offset is not None:
+            answer.offset, answer.leader_epoch = offset, log.leader_epoch
+        return True
+    return False
 
 
 async def _search(
@@ -151,7 +150,33 @@ async def _search_log(
         answer.leader_epoch = log.leader_epoch
 
 
+def _earliest_local(log: PartitionLog) -> int:
+    return max(log.log_start_offset, log.offload.local_start_offset)
+
+
+def _latest_tiered(log: PartitionLog) -> int | None:
+    tiered = log.offload.latest_tiered_offset
+    return None if tiered is None or tiered < log.log_start_offset else tiered
+
+
+def _earliest_pending_upload(log: PartitionLog) -> int | None:
+    if not log.config.is_remote_storage_enabled:
+        return None
+    tiered = _latest_tiered(log)
+    return log.log_start_offset if tiered is None else tiered + 1
+
+
 def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> int:
     if request.isolation_level == READ_COMMITTED:
         return log.last_stable_offset
     return log.high_watermark
+
+
+_ENDS: Mapping[int, Callable[[PartitionLog, ListOffsetsRequest], int | None]] = {
+    LATEST: _readable_end,
+    EARLIEST: lambda log, _: log.log_start_offset,
+    EARLIEST_LOCAL: lambda log, _: _earliest_local(log),
+    LATEST_TIERED: lambda log, _: _latest_tiered(log),
+    EARLIEST_PENDING_UPLOAD: lambda log, _: _earliest_pending_upload(log),
+}
+"""Of the special times those that an open log answers from memory; None: there is none."""

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -20,9 +20,11 @@ from kledger.cli import live, policies, usage_error
 from kledger.cli.live import print_result
 from kledger.cli.plain_text import table
 from kledger.cli.topic_table import show_table
+from kledger.native.broker import LedgerStats
 from kledger.native.client.client import Client
 from kledger.native.errors import KledgerError, Unavailable
 from kledger.native.forwarder.topic_forwarder import ForwardRequest, TopicForwarder
+from kledger.native.message_id import MessageId
 from kledger.native.rpc.client import RpcClient
 from kledger.runtime.clock import SystemClock
 from kledger.runtime.entropy import SystemEntropy
@@ -40,6 +42,8 @@ _VERBS = {
     "terminate": "refuse new messages of a topic; it can still be read",
     "compact": "keep the newest message of each key; ends when that is done",
     "compaction-status": "show how far the last compaction of a topic has come",
+    "offload": "copy closed ledgers to the tier; ends when that is done",
+    "offload-status": "show how far the last offload of a topic has come",
     **policies.VERBS,
     "table": "show a topic as a table: the last value of each key",
     "forward": "copy a topic to another one until the command is stopped",
@@ -58,6 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="KEY=VALUE", type=live.assignment, action="append", default=[],
         help="a topic setting by Kafka's name; may be repeated",
     )  # fmt: skip
+    which = added["offload"].add_mutually_exclusive_group()
+    which.add_argument(
+        "--until", metavar="ID", type=_message_id,
+        help="only ledgers before the one of this message, LEDGER:ENTRY[:INDEX[:PARTITION]]",
+    )  # fmt: skip
+    which.add_argument(
+        "--keep-bytes",
+        metavar="N",
+        type=_size,
+        help="in each partition the newest ledgers stay that have at least N bytes together",
+    )
     added["table"].add_argument(
         "--follow", action="store_true",
         help="go on with a line for each update until the command is stopped; with --json each "
@@ -90,6 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     verbs: dict[str, live.Verb] = {
         "list": list_all, "stats": stats, "create": create, "delete": delete,
         "terminate": terminate, "compact": compact, "compaction-status": compaction_status,
+        "offload": offload, "offload-status": offload_status,
         "table": show_table, **policies.verbs("topic"),
     }  # fmt: skip
     if arguments.verb == "forward":
@@ -107,10 +123,17 @@ async def stats(client: Client, arguments: argparse.Namespace) -> None:
     """Show the numbers of one topic."""
     found = await client.topic_stats(arguments.topic)
     partitions = [
-        {"partition": index, **each._asdict()} for index, each in enumerate(found.partitions)
+        {
+            "partition": index,
+            **each._asdict(),
+            "ledgers": [ledger._asdict() for ledger in each.ledgers],
+            "reads": dict(each.reads),
+        }
+        for index, each in enumerate(found.partitions)
     ]
     headings = ["PARTITION", "LOG START", "LOG END", "BYTES"]
-    lines = list(table(headings, [list(each.values()) for each in partitions]))
+    rows = [[index, *each[:3]] for index, each in enumerate(found.partitions)]
+    lines = list(table(headings, rows))
     lines += [f"subscription: {name}" for name in found.subscriptions]
     fields = {
         "name": found.name, "partitions": partitions, "subscriptions": list(found.subscriptions),
@@ -161,6 +184,61 @@ async def compaction_status(client: Client, arguments: argparse.Namespace) -> No
         for partition, end in enumerate(horizon)
     ]
     print_result(arguments, fields, lines)
+
+
+async def offload(client: Client, arguments: argparse.Namespace) -> None:
+    """Offload a topic, and show its status."""
+    topic = arguments.topic
+    if arguments.keep_bytes is None:
+        ends = await client.offload(topic, until=arguments.until)
+    else:
+        stats = await client.topic_stats(topic)
+        for partition, each in enumerate(stats.partitions):
+            if each.ledgers:
+                kept = first_kept(each.ledgers, arguments.keep_bytes)
+                await client.offload(topic, until=MessageId(kept, 0, partition=partition))
+        ends = []
+    fields = {"ends": [None if each is None else str(each.position) for each in ends]}
+    await _show_offload_status(client, arguments, fields)
+
+
+async def offload_status(client: Client, arguments: argparse.Namespace) -> None:
+    """Show how far the offloading of a topic has come."""
+    await _show_offload_status(client, arguments, {})
+
+
+async def _show_offload_status(
+    client: Client, arguments: argparse.Namespace, more: Mapping[str, object]
+) -> None:
+    found = await client.offload_status(arguments.topic)
+    lines = [f"topic {arguments.topic}: {found.state}"]
+    if found.error:
+        lines.append(f"error: {found.error}")
+    lines.append(f"closed ledgers that are not offloaded: {found.ledgers_left}")
+    print_result(arguments, {"topic": arguments.topic, **asdict(found), **more}, lines)
+
+
+def first_kept(ledgers: Sequence[LedgerStats], keep_bytes: int) -> int:
+    """Return the oldest ledger that stays if the newest ones keep at least that many bytes."""
+    size, kept = 0, ledgers[-1].ledger_id
+    for each in reversed(ledgers):
+        if size >= keep_bytes:
+            break
+        size, kept = size + each.size, each.ledger_id
+    return kept
+
+
+def _size(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected a number from 0 on, got {text!r}")
+    return int(text)
+
+
+def _message_id(text: str) -> MessageId:
+    found = live.seek_target(text)
+    if not isinstance(found, MessageId):
+        raise argparse.ArgumentTypeError(f"expected LEDGER:ENTRY, got {text!r}")
+    return found
 
 
 def _time_text(time_ms: int) -> str:

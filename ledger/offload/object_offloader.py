@@ -150,6 +150,10 @@ class ObjectStoreOffloader:
         await store.delete(folder + data_name(ledger_id, attempt))
         await self._reads.drop(attempt)
 
+    def object_names(self, ledger_id: int, attempt: UUID) -> Mapping[str, str]:
+        """Return the names of the objects of a copy in the folder, by what they are."""
+        return {"data": data_name(ledger_id, attempt), "index": index_name(ledger_id, attempt)}
+
     # Other small objects of a partition
 
     async def put_whole(self, name: str, data: bytes) -> None:

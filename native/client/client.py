@@ -34,6 +34,8 @@ from kledger.native.client.named_topics.named_topic import NamedTopic
 from kledger.native.client.named_topics.publisher import Publisher
 from kledger.native.client.named_topics.subscriber import Subscriber
 from kledger.native.client.named_topics.topic_options import named_topic_options
+from kledger.native.client.offload import OffloadStatus, offload
+from kledger.native.client.offload import status_of as offload_status_of
 from kledger.native.client.operations import OPERATION_TIMEOUT_MS, ClientOperation, ClientOperations
 from kledger.native.client.partition_set import close_all
 from kledger.native.client.producer import Producer
@@ -537,6 +539,40 @@ class Client:
         """Return how far the last compaction of a topic has come. Raises TopicNotFound."""
         check_name("topic", topic)
         return status_of(await self._open_services().broker.compaction_status(topic))
+
+    async def offload(
+        self, topic: str, *, until: MessageId | None = None
+    ) -> list[MessageId | None]:
+        """Copy closed ledgers of a topic to the tier; return when that is done.
+
+        A caller that is cancelled does not stop it.
+
+        Args:
+            topic: `orders`, `tenant/namespace/orders`, or the same after `persistent://`.
+            until: the ledgers of its partition before the one that has this message; the other
+                partitions are left alone. None: all closed ledgers.
+
+        Returns:
+            For each partition the first position that is not offloaded.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            InvalidArgument: the partition has no such message.
+            OffloadInProgress: the topic is being offloaded.
+            NotAllowed: the server has no tier.
+            Unavailable: it failed; `offload_status` says why.
+        """
+        check_name("topic", topic)
+        if until is not None:
+            if not isinstance(until, MessageId):
+                raise InvalidArgument(f"until: expected a MessageId, got {type(until).__name__}")
+            until.check()
+        return await offload(self._open_services().broker, self._clock, topic, until)
+
+    async def offload_status(self, topic: str) -> OffloadStatus:
+        """Return how far the last offload of a topic has come. Raises TopicNotFound."""
+        check_name("topic", topic)
+        return offload_status_of(await self._open_services().broker.offload_status(topic))
 
     async def position_of(self, topic: str, partition: int, offset: int) -> MessageId:
         """Return the id of the message that has a Kafka offset.

@@ -493,14 +493,73 @@ class GetTopicStatsResponse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PartitionStats(_message.Message):
-    __slots__ = ("log_start_offset", "end_offset", "size_bytes")
+    __slots__ = ("log_start_offset", "end_offset", "size_bytes", "ledgers", "reads")
+    class ReadsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
     log_start_offset: int
     end_offset: int
     size_bytes: int
-    def __init__(self, log_start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    ledgers: _containers.RepeatedCompositeFieldContainer[LedgerStats]
+    reads: _containers.ScalarMap[str, int]
+    def __init__(self, log_start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., reads: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class LedgerStats(_message.Message):
+    __slots__ = ("ledger_id", "entries", "size", "closed_ms", "offloaded", "primary_deleted")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFLOADED_FIELD_NUMBER: _ClassVar[int]
+    PRIMARY_DELETED_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entries: int
+    size: int
+    closed_ms: int
+    offloaded: bool
+    primary_deleted: bool
+    def __init__(self, ledger_id: _Optional[int] = ..., entries: _Optional[int] = ..., size: _Optional[int] = ..., closed_ms: _Optional[int] = ..., offloaded: _Optional[bool] = ..., primary_deleted: _Optional[bool] = ...) -> None: ...
+
+class StartOffloadRequest(_message.Message):
+    __slots__ = ("topic", "position", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    position: Position
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class StartOffloadResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetOffloadStatusRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class GetOffloadStatusResponse(_message.Message):
+    __slots__ = ("state", "error", "ledgers_left", "ends")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    error: str
+    ledgers_left: int
+    ends: _containers.RepeatedCompositeFieldContainer[Position]
+    def __init__(self, state: _Optional[str] = ..., error: _Optional[str] = ..., ledgers_left: _Optional[int] = ..., ends: _Optional[_Iterable[_Union[Position, _Mapping]]] = ...) -> None: ...
 
 class TerminateTopicRequest(_message.Message):
     __slots__ = ("name",)

@@ -153,6 +153,9 @@ class RpcClient:
     start_compaction = _remote(UnaryCalls.start_compaction)
     compaction_status = _remote(UnaryCalls.compaction_status)
 
+    start_offload = _remote(UnaryCalls.start_offload)
+    offload_status = _remote(UnaryCalls.offload_status)
+
     namespaces = _remote(UnaryCalls.namespaces)
     create_namespace = _remote(UnaryCalls.create_namespace)
     delete_namespace = _remote(UnaryCalls.delete_namespace)

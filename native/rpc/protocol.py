@@ -26,6 +26,7 @@ from kledger.native.errors import (
     NamespaceNotFound,
     NotAllowed,
     NotInSequence,
+    OffloadInProgress,
     SubscriberDisconnected,
     SubscriberGroupDestroyed,
     SubscriptionFenced,
@@ -137,6 +138,7 @@ CODES: Mapping[str, tuple[type[KledgerError], grpc.StatusCode]] = {
     "subscriber_group_destroyed": (SubscriberGroupDestroyed, _Status.FAILED_PRECONDITION),
     "topic_full": (TopicFull, _Status.RESOURCE_EXHAUSTED),
     "compaction_running": (CompactionRunning, _Status.FAILED_PRECONDITION),
+    "offload_in_progress": (OffloadInProgress, _Status.FAILED_PRECONDITION),
     "not_allowed": (NotAllowed, _Status.PERMISSION_DENIED),
     "unavailable": (Unavailable, _Status.UNAVAILABLE),
 }

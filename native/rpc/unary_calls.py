@@ -30,6 +30,7 @@ Message = Any
 """A message of protobuf."""
 
 FIELD_CODECS: Mapping[str, tuple[Callable[[Any], Message], Callable[[Message], Any]]] = {
+    "Position": (values.position_to, values.position_from),
     "Target": (values.target_to, values.target_from),
     "RecordPosition": (values.record_position_to, values.record_position_from),
     **{name: (codec.write, codec.read) for name, codec in NAMED_TOPIC_CODECS.items()},
@@ -149,6 +150,8 @@ class UnaryCall(Generic[P, R]):
 
 
 def _written(field: Any, value: Any) -> Any:
+    if value is None:
+        return None
     if field.message_type is not None and field.message_type.name in FIELD_CODECS:
         write, _ = FIELD_CODECS[field.message_type.name]
         return write(value)
@@ -163,6 +166,8 @@ def _read(field: Any, request: Message) -> Any:
         return None if field.has_presence and not request.HasField(field.name) else value
     if field.message_type.GetOptions().map_entry:
         return dict(value)
+    if field.message_type.name == "Position" and not request.HasField(field.name):
+        return None
     _, read = FIELD_CODECS[field.message_type.name]
     return read(value)
 
@@ -198,6 +203,13 @@ class UnaryCalls:
         Broker.compaction_status,
         "GetCompactionStatus",
         whole(values.compaction_status_to, values.compaction_status_from),
+    )
+
+    start_offload = UnaryCall(Broker.start_offload, "StartOffload", NOTHING)
+    offload_status = UnaryCall(
+        Broker.offload_status,
+        "GetOffloadStatus",
+        whole(values.offload_status_to, values.offload_status_from),
     )
 
     namespaces = UnaryCall(Broker.namespaces, "ListNamespaces", NAMES)

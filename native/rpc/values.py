@@ -9,6 +9,7 @@ from kledger.native.broker import (
     EARLIEST,
     LATEST,
     ConsumerRequest,
+    LedgerStats,
     MetricsClient,
     PartitionStats,
     PushedClientMetrics,
@@ -18,6 +19,7 @@ from kledger.native.broker import (
     SubscriptionStats,
     TopicCompactionStatus,
     TopicInfo,
+    TopicOffloadStatus,
     TopicStats,
 )
 from kledger.native.errors import InvalidArgument
@@ -274,11 +276,62 @@ def compaction_status_from(message: pb.GetCompactionStatusResponse) -> TopicComp
     )
 
 
+def offload_status_to(status: TopicOffloadStatus) -> pb.GetOffloadStatusResponse:
+    """Write the status of an offload."""
+    return pb.GetOffloadStatusResponse(
+        state=status.state,
+        error=status.error,
+        ledgers_left=status.ledgers_left,
+        ends=map(position_to, status.ends),
+    )
+
+
+def offload_status_from(message: pb.GetOffloadStatusResponse) -> TopicOffloadStatus:
+    """Read the status of an offload."""
+    return TopicOffloadStatus(
+        state=message.state,
+        error=message.error,
+        ledgers_left=message.ledgers_left,
+        ends=tuple(map(position_from, message.ends)),
+    )
+
+
+def _partition_stats_to(stats: PartitionStats) -> pb.PartitionStats:
+    return pb.PartitionStats(
+        log_start_offset=stats.log_start_offset,
+        end_offset=stats.end_offset,
+        size_bytes=stats.size_bytes,
+        ledgers=[pb.LedgerStats(**each._asdict()) for each in stats.ledgers],
+        reads=stats.reads,
+    )
+
+
+def _partition_stats_from(message: pb.PartitionStats) -> PartitionStats:
+    ledgers = tuple(
+        LedgerStats(
+            ledger_id=each.ledger_id,
+            entries=each.entries,
+            size=each.size,
+            closed_ms=each.closed_ms if each.HasField("closed_ms") else None,
+            offloaded=each.offloaded,
+            primary_deleted=each.primary_deleted,
+        )
+        for each in message.ledgers
+    )
+    return PartitionStats(
+        message.log_start_offset,
+        message.end_offset,
+        message.size_bytes,
+        ledgers,
+        dict(message.reads),
+    )
+
+
 def topic_stats_to(stats: TopicStats) -> pb.GetTopicStatsResponse:
     """Write the numbers of a topic."""
     return pb.GetTopicStatsResponse(
         name=stats.name,
-        partitions=[pb.PartitionStats(**each._asdict()) for each in stats.partitions],
+        partitions=map(_partition_stats_to, stats.partitions),
         subscriptions=stats.subscriptions,
     )
 
@@ -287,10 +340,7 @@ def topic_stats_from(message: pb.GetTopicStatsResponse) -> TopicStats:
     """Read the numbers of a topic."""
     return TopicStats(
         name=message.name,
-        partitions=tuple(
-            PartitionStats(each.log_start_offset, each.end_offset, each.size_bytes)
-            for each in message.partitions
-        ),
+        partitions=tuple(map(_partition_stats_from, message.partitions)),
         subscriptions=tuple(message.subscriptions),
     )
 

@@ -29,6 +29,8 @@ _ERRORS: ErrorTable[type[errors.KledgerError]] = ErrorTable(
         topics_errors.TooManyNamespaces: errors.NotAllowed,
         topics_errors.PartitionTerminated: errors.TopicTerminated,
         topics_errors.CompactionRunning: errors.CompactionRunning,
+        topics_errors.OffloadRunning: errors.OffloadInProgress,
+        topics_errors.NoTier: errors.NotAllowed,
         topics_errors.StrategyNotAllowed: errors.NotAllowed,
         topics_errors.StrategyFailed: errors.Unavailable,
         topics_errors.TopicStorageFailed: errors.Unavailable,

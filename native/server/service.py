@@ -39,6 +39,7 @@ from kledger.native.broker import (
     NUMBER_MAX,
     ConsumerLink,
     ConsumerRequest,
+    LedgerStats,
     MetricsClient,
     OnEnded,
     OnReadPosition,
@@ -51,6 +52,7 @@ from kledger.native.broker import (
     SubscriptionStats,
     TopicCompactionStatus,
     TopicInfo,
+    TopicOffloadStatus,
     TopicStats,
 )
 from kledger.native.errors import (
@@ -73,10 +75,11 @@ from kledger.subscriptions.subscription import (
     SINGLE_ACTIVE_TYPES,
     Subscription,
 )
-from kledger.topics import Topic, TopicRegistry
+from kledger.topics import PartitionLog, Topic, TopicRegistry
 from kledger.topics.cleaner import Cleaner
 from kledger.topics.config.policies import policies_of, policy_configs
 from kledger.topics.errors import TopicAlreadyExists
+from kledger.topics.offloading import Offloading
 from kledger.topics.partition.compacted_log import CompactedUpTo
 from kledger.topics.topic_names import is_namespace
 
@@ -113,6 +116,7 @@ class NativeService:
         timers: Timers,
         supervisor: Supervisor,
         cleaner: Cleaner,
+        offloading: Offloading,
         auto_create_topics: bool = True,
         forget_topic: ForgetTopic | None = None,
         kafka_clients: KafkaClients | None = None,
@@ -127,6 +131,7 @@ class NativeService:
             timers: of the subscriptions.
             supervisor: of background tasks.
             cleaner: compacts topics.
+            offloading: offloads topics.
             auto_create_topics: whether `lookup` may create topics.
             forget_topic: called when a topic was deleted, to delete what else refers to it.
             kafka_clients: of the same server.
@@ -138,6 +143,7 @@ class NativeService:
             registry, clock=clock, timers=timers, supervisor=supervisor
         )
         self._cleaner = cleaner
+        self._offloading = offloading
         self._forget_topic = forget_topic
         self._kafka_clients = kafka_clients
         self._auto_create_topics = auto_create_topics
@@ -252,12 +258,7 @@ class NativeService:
         opened = await self._open_all(name)
         return TopicStats(
             name=self._topic(name).name,
-            partitions=tuple(
-                PartitionStats(
-                    each.log.log_start_offset, each.log.high_watermark, each.log.size_bytes
-                )
-                for each in opened
-            ),
+            partitions=tuple(_partition_stats(each.log) for each in opened),
             subscriptions=_names(opened),
         )
 
@@ -298,6 +299,30 @@ class NativeService:
             started_ms=status.started_ms,
             ended_ms=status.ended_ms,
             horizons=tuple(None if each is None else _location(each) for each in status.horizons),
+        )
+
+    async def start_offload(
+        self, topic: str, position: Position | None, partition: int | None
+    ) -> None:
+        """Begin to copy closed ledgers of a topic to the tier."""
+        found = self._topic(topic)
+        if partition is not None and not 0 <= partition < found.partition_count:
+            raise TopicNotFound(
+                f"partition {partition} of {found.name}, expected 0 to {found.partition_count - 1}"
+            )
+        with translating():
+            self._offloading.start(found, position, partition=partition)
+
+    async def offload_status(self, topic: str) -> TopicOffloadStatus:
+        """Return how far the offloading of a topic has come."""
+        found = self._topic(topic)
+        with translating():
+            status = await self._offloading.status(found)
+        return TopicOffloadStatus(
+            state=status.state.value,
+            error=status.error,
+            ledgers_left=status.ledgers_left,
+            ends=status.ends,
         )
 
     # Namespaces and policies
@@ -561,6 +586,22 @@ async def _open_subscription(opened: SubscribedPartition, request: ConsumerReque
             f"the consumer wants one that is {kinds[request.is_durable]}"
         )
     return subscription
+
+
+def _partition_stats(log: PartitionLog) -> PartitionStats:
+    ledgers = tuple(
+        LedgerStats(
+            ledger_id=each.ledger_id,
+            entries=each.entries,
+            size=each.size,
+            closed_ms=each.closed_ms,
+            offloaded=each.offloaded,
+            primary_deleted=each.primary_deleted,
+        )
+        for each in log.managed_ledger.ledgers
+    )
+    reads = log.managed_ledger.read_counts.by_source()
+    return PartitionStats(log.log_start_offset, log.high_watermark, log.size_bytes, ledgers, reads)
 
 
 def _having(

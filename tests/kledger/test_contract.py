@@ -101,6 +101,13 @@ WAITING: dict[Callable[..., Any], str] = {
     kledger.Client.skip_messages: "topic, name, n",
     kledger.Client.clear_backlog: "topic, name",
     kledger.Client.terminate: "topic",
+    kledger.Client.offload: "topic, *, until=None",
+    kledger.Client.offload_status: "topic",
+    kledger.Client.namespaces: "",
+    kledger.Client.create_namespace: "name",
+    kledger.Client.delete_namespace: "name",
+    kledger.Client.policies: "name",
+    kledger.Client.set_policies: "name, policies",
     kledger.Client.position_of: "topic, partition, offset",
     kledger.Client.offset_of: "message_id, topic",
 }

@@ -26,6 +26,7 @@ from kledger.native.broker import (
     NO_RECORD,
     Broker,
     ConsumerRequest,
+    LedgerStats,
     MetricsClient,
     OnEnded,
     OnReadPosition,
@@ -37,6 +38,7 @@ from kledger.native.broker import (
     SubscriptionStats,
     TopicCompactionStatus,
     TopicInfo,
+    TopicOffloadStatus,
     TopicStats,
 )
 from kledger.native.errors import InvalidArgument, KledgerError
@@ -59,6 +61,17 @@ COMPACTION_STATUS = TopicCompactionStatus(
     ended_ms=None,
     horizons=(LAST_RECORD, None),
 )
+OFFLOAD_STATUS = TopicOffloadStatus(
+    state="error",
+    error="partition 1: the tier is down",
+    ledgers_left=2,
+    ends=(Position(3, 0), Position(7, 5)),
+)
+PARTITION_STATS = PartitionStats(
+    1, 2, 3,
+    (LedgerStats(5, 6, 7, 0, True, True), LedgerStats(8, 9, 10, None, False, False)),
+    {"cache": 1, "primary": 0, "tier": 2},
+)  # fmt: skip
 SUBSCRIPTION_STATS = SubscriptionStats(
     type=None,
     backlog=1,
@@ -238,6 +251,8 @@ class RecordingBroker:
     terminate = _recorded(Broker.terminate, [LAST_RECORD, NO_RECORD])
     start_compaction = _recorded(Broker.start_compaction, None)
     compaction_status = _recorded(Broker.compaction_status, COMPACTION_STATUS)
+    start_offload = _recorded(Broker.start_offload, None)
+    offload_status = _recorded(Broker.offload_status, OFFLOAD_STATUS)
     namespaces = _recorded(Broker.namespaces, ["public/default", "t/n"])
     create_namespace = _recorded(Broker.create_namespace, None)
     delete_namespace = _recorded(Broker.delete_namespace, None)
@@ -278,9 +293,7 @@ class RecordingBroker:
         return found
 
     async def topic_stats(self, name: str) -> TopicStats:
-        stats = TopicStats(
-            name=name, partitions=(PartitionStats(1, 2, 3),), subscriptions=("s", "t")
-        )
+        stats = TopicStats(name=name, partitions=(PARTITION_STATS,), subscriptions=("s", "t"))
         found: TopicStats = await self._answer(stats, "topic_stats", name)
         return found
 

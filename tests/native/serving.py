@@ -19,6 +19,7 @@ from kledger.runtime.timers import Timers
 from kledger.subscriptions.model import Acknowledgement, Delivery, SubscriptionType
 from kledger.topics.cleaner import Cleaner
 from kledger.topics.config.topic_config import TopicDefaults
+from kledger.topics.offloading import Offloading
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.topics.words import CleanerSettings, TopicStore, append, open_topics
@@ -137,6 +138,7 @@ async def serving(
             cleaner=Cleaner(
                 opened.registry, opened.store, opened.clock, supervisor, CleanerSettings()
             ),
+            offloading=Offloading(opened.registry, opened.store, opened.clock, supervisor),
             auto_create_topics=auto_create_topics,
             forget_topic=forget,
         )

@@ -100,11 +100,11 @@ class PartitionOffload:
         return self._is_running
 
     @property
-    def earliest_local_offset(self) -> int | None:
-        """The first offset of the oldest ledger with a primary copy; None without one."""
-        local = {info.ledger_id for info in self._ledger.ledgers if not info.primary_deleted}
-        offsets = (each.first_offset for each in self._summaries() if each.ledger_id in local)
-        return next(offsets, None)
+    def local_start_offset(self) -> int:
+        """The offset behind the newest ledger of which only the tier has a copy; 0 without one."""
+        removed = {info.ledger_id for info in self._ledger.ledgers if info.primary_deleted}
+        offsets = [each.next_offset for each in self._summaries() if each.ledger_id in removed]
+        return offsets[-1] if offsets else 0
 
     @property
     def latest_tiered_offset(self) -> int | None:

@@ -78,6 +78,9 @@ async def test_bad_arguments_do_not_reach_the_server() -> None:
             client.client_metrics(""), client.skip_messages("t", "s", 1 << 63),
             client.reset_subscription("t", "s", MessageId(1 << 63, 0)),
             client.create_topic("t", config={"retention.ms": 5}),  # type: ignore[dict-item]
+            client.offload(""), client.offload_status(""),
+            client.offload("t", until=7),  # type: ignore[arg-type]
+            client.offload("t", until=MessageId(1 << 63, 0)),
             client.create_namespace(""), client.delete_namespace(""), client.policies(""),
             client.set_policies("", {}), client.set_policies("t/n", "a"),  # type: ignore[arg-type]
             client.set_policies("t/n", {"a": 1.5}),  # type: ignore[dict-item]

@@ -9,6 +9,7 @@ from kledger.ledger import Position
 from kledger.ledger.engine.memory import MemoryEngine
 from kledger.native.broker import (
     NO_RECORD,
+    LedgerStats,
     PartitionStats,
     RecordLocation,
     RecordPosition,
@@ -95,7 +96,12 @@ async def test_a_topic_has_numbers() -> None:
         stats = await serving_.service.topic_stats(LONG)
         assert ("orders", ("s",)) == (stats.name, stats.subscriptions)
         size = len(batch("a", "b", "c"))
-        assert (PartitionStats(1, 3, size), PartitionStats(0, 0, 0)) == stats.partitions
+        (ledger,) = log.managed_ledger.ledgers
+        reads = {"cache": 1, "primary": 0, "tier": 0}
+        first, second = stats.partitions
+        only = LedgerStats(ledger.ledger_id, 1, size, None, False, False)
+        assert PartitionStats(1, 3, size, (only,), reads) == first
+        assert (0, 0, 0, reads) == (*second[:3], {**second.reads, "cache": 1})
         with pytest.raises(TopicNotFound):
             await serving_.service.topic_stats("missing")
 
