@@ -2,7 +2,7 @@
 
 Rule: a build happens in a copy below .peers/, anew only when a source changed; each project pins
 what it is made of. A toolchain that is not there is an error of set-up (PeerMissing), never a
-skipped test; only slow tests need one.
+skipped test; only slow tests need one, but for Go, which builds the S3 server of the quick ones.
 Must not know: any package of the server.
 """
 
@@ -31,8 +31,10 @@ _BUILD_COMMANDS = {
     "go": "go build -o built/ ./...",
     "java": f"{_MAVEN} -DoutputDirectory=target/libraries",
     "node": "npm ci --silent --no-audit --no-fund",
+    "rclone": "go build -o built/ github.com/rclone/rclone",
     "registry": "mvn -q -B dependency:unpack",
     "rust": "cargo build --quiet --locked",
+    "versitygw": "go build -o built/ github.com/versity/versitygw/cmd/versitygw",
 }
 # No toolchain is fetched in place of the one that is there.
 _ENVIRONMENT = {"GOTOOLCHAIN": "local"}

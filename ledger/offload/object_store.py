@@ -47,6 +47,11 @@ NAME_LENGTH_MAX = 900
 """S3 allows 1,024 bytes, prefix included."""
 REASON_LENGTH_MAX = 400
 
+_REQUEST = "Error performing "
+_URL = re.compile(r"(https?://[^/\s]+)\S*")
+_XML_ERROR = re.compile(
+    r"(?:<\?xml.*?\?>\s*)?<Error\b.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*"
+)
 _PART = r"(?!\.\.?(?:/|$))[A-Za-z0-9._-]+"
 _NAME = re.compile(f"{_PART}(?:/{_PART})*")
 
@@ -286,8 +291,12 @@ class ObjectStore:
             raise TierUnavailable(f"{doing} in {self.url}: {self._reason(error)}") from None
 
     def _reason(self, error: Exception) -> str:
-        """Return the library's message in one line, without its debug part and without secrets."""
+        """Return the library's message in one line, with what a server has said."""
         reason = " ".join(str(error).partition("\n\nDebug source")[0].split())
+        reason = reason[max(reason.find(_REQUEST), 0) :]  # the path before it is in our message
+        reason = _URL.sub(r"\1", reason)  # a query may have a signature
+        if said := _XML_ERROR.search(reason):
+            reason = f"{reason[: said.start()]}{said[1]}: {said[2]}"
         for secret in filter(None, self._secrets):
             reason = reason.replace(secret, "***")
         return reason[:REASON_LENGTH_MAX] or type(error).__name__

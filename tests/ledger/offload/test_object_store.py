@@ -154,6 +154,30 @@ def test_option_that_the_library_refuses_is_named(pool: BlockingPool) -> None:
     assert "options given: session_token, timeout" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("short", "short"),
+        ("", "ValueError"),
+        ("a  b\nc\n\nDebug source:\nX { secret }", "a b c"),
+        (
+            "No privileges for path a/b: Error performing GET https://host:1/a/b?sig=abc - 403: "
+            + "<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code>"
+            + "<Message>hidden is not allowed</Message><RequestId>1</RequestId></Error>",
+            "Error performing GET https://host:1 - 403: AccessDenied: *** is not allowed",
+        ),
+        ("x" * 1000, "x" * 400),
+    ],
+)
+async def test_messages_of_the_library_are_shortened(
+    pool: BlockingPool, message: str, reason: str
+) -> None:
+    store = ObjectStore("s3://bucket", {"session_token": "hidden"}, pool=pool)
+    with pytest.raises(TierUnavailable) as raised, store.translated("reading a/b"):
+        raise ValueError(message)
+    assert f"reading a/b in s3://bucket: {reason}" == str(raised.value)
+
+
 # A server that accepts connections and never answers
 
 OPTIONS = {
