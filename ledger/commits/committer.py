@@ -29,7 +29,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from kledger.ledger.engine.base import Buffer, CommitGroup, Move, Row, StorageEngine
 from kledger.ledger.engine.errors import StorageWriteFailed
-from kledger.ledger.errors import Fenced, LedgerError, from_engine
+from kledger.ledger.errors import Fenced, LedgerError, StorageFailed, from_engine
 from kledger.ledger.position import EARLIEST, Position
 from kledger.ledger.storage_health import StorageHealth
 from kledger.runtime.blocking import BlockingRunner
@@ -259,7 +259,7 @@ class Committer:
         self._batch_in_flight: _CommitBatch | None = None
         self._is_due = False  # a tick ended while a group was in flight: start the next after it
         self._was_slow = False
-        self._checkpointing: asyncio.Task[None] | None = None
+        self._checkpointing: asyncio.Task[bool] | None = None
         self._drained: list[Callable[[], None]] = []
 
     # Submitting
@@ -602,24 +602,46 @@ class Committer:
         if self._checkpointing is None and self.fatal is None and self._engine.checkpoint_due():
             self._start_checkpoint()
 
-    async def checkpoint(self) -> None:
+    async def checkpoint(self) -> bool:
         """Write a checkpoint of all confirmed groups; it covers none that is confirmed meanwhile.
 
         A failure is handled like that of any other checkpoint, and not raised.
+
+        Returns:
+            Whether all groups that were confirmed before the call are synced.
         """
         while self._checkpointing is not None:
             await asyncio.wait([self._checkpointing])  # it began before some of these groups
-        if self.fatal is None:
-            await asyncio.wait([self._start_checkpoint()])
+        if self.fatal is not None:
+            return False
+        checkpoint = self._start_checkpoint()
+        await asyncio.wait([checkpoint])
+        return not checkpoint.cancelled() and checkpoint.result()
 
-    def _start_checkpoint(self) -> asyncio.Task[None]:
+    async def make_durable(self) -> None:
+        """Sync all confirmed groups, if confirmed does not mean synced.
+
+        For callers that are about to change something outside of the store.
+
+        Raises:
+            Fenced: the committer has stopped.
+            StorageFailed: the groups may be lost in a power cut.
+        """
+        self._refuse_after_stop()
+        if not self._sync and not await self.checkpoint():
+            self._refuse_after_stop()
+            raise StorageFailed("a checkpoint could not be written")
+
+    def _start_checkpoint(self) -> asyncio.Task[bool]:
         task = self._supervisor.spawn(self._checkpoint(), "ledger checkpoint")
         self._checkpointing = task
         return task
 
-    async def _checkpoint(self) -> None:
+    async def _checkpoint(self) -> bool:
+        is_written = False
         try:
             await self._pool.run(self._engine.checkpoint)
+            is_written = True
         except StorageWriteFailed as error:
             self._health.failed(error, "writing a checkpoint of the index")
         except Exception as error:  # noqa: BLE001 - after any other error the state is unknown
@@ -627,6 +649,7 @@ class Committer:
         finally:
             self._checkpointing = None
         self._containment.run(_SPACE, self.on_space)
+        return is_written
 
 
 class RowsSubmitter:

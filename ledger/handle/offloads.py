@@ -172,7 +172,7 @@ class Offloads:
             return
         what = f"offload {self._shown_as}"
         self._run = run = self._services.supervisor.spawn(
-            outcome_of(self._copy_all(metadata, driver, selected)),
+            outcome_of(partial(self._copy_all, metadata, driver, selected)),
             what,
             unit=NamedUnit("background work", what),
         )
@@ -213,12 +213,13 @@ class Offloads:
         tier.deletions.attempt_begins(attempt.attempt)
         copying: asyncio.Task[tuple[None] | LedgerError] | None = None
         try:
-            plan = partial(prepared, ledger_id, attempt)
-            if await self._changes.make(metadata, plan) is None:
+            change = await self._changes.make(metadata, partial(prepared, ledger_id, attempt))
+            if change is None:
                 self._attempt_ends(attempt.attempt)
                 return
-            source = _PrimarySource(self._services, self._state, ledger_id)
-            work = driver.offload(source, attempt.attempt, attempt.location)
+            await self._services.committer.make_durable()  # a power cut must not lose the row
+            source = _PrimarySource(self._services, self._state, change.put[0])
+            work = partial(driver.offload, source, attempt.attempt, attempt.location)
             copying = tier.calls.start(work, what)
             await tier.calls.result_of(copying, what)
         except BaseException as error:
@@ -321,10 +322,10 @@ def _without_primary(record: LedgerRecord | None) -> LedgerRecord:
 class _PrimarySource:
     """The primary copy of a closed ledger, as an `OffloadSource`."""
 
-    def __init__(self, services: StoreServices, state: LedgerListState, ledger_id: int) -> None:
-        record = state.find(ledger_id)
-        assert record is not None, f"ledger {ledger_id} is not listed"
-        self.ledger_id = ledger_id
+    def __init__(
+        self, services: StoreServices, state: LedgerListState, record: LedgerRecord
+    ) -> None:
+        self.ledger_id = record.ledger_id
         self.entries = record.entries
         self.size = record.size
         self._services = services

@@ -20,6 +20,7 @@ that has ended may still be under way. So it is deleted once more after `LATE_WR
 
 import asyncio
 import logging
+from functools import partial
 from uuid import UUID
 
 from kledger.ledger.commits.committer import Committer, submitted
@@ -137,31 +138,18 @@ class CopyDeletions:
             timer.cancel()
 
     async def _delete_all(self) -> int | None:
-        """Go through all rows once; return when to look again, None if nothing is left to do.
-
-        A tier that fails is not asked again in this round.
-        """
-        failed: set[str] = set()
+        """Go through all rows once; return when to look again, None if nothing is left to do."""
         waits_ms: list[int] = []
+        failed: set[str] = set()
         start, end = keys.copy_deletion_range()
-        while rows := await self._rows(start, end):
-            start = rows[-1][0] + b"\x00"
-            for key, row in rows:
-                deletion = self._decoded(key, row)
-                if deletion is None or deletion.attempt in self._running:
-                    continue
-                if deletion.driver in failed:
-                    continue
-                due_ms = self._late.get(deletion.attempt, 0)
-                now_ms = self._clock.monotonic_ms()
-                if now_ms < due_ms:
-                    waits_ms.append(due_ms - now_ms)
-                elif not await self._delete(deletion):
-                    failed.add(deletion.driver)
-                elif self._is_repeated_later(deletion):
-                    waits_ms.append(LATE_WRITES_MS)
-                else:
-                    await self._remove_row(key, deletion.attempt)
+        try:
+            while rows := await self._rows(start, end):
+                start = rows[-1][0] + b"\x00"
+                for key, row in rows:
+                    waits_ms += await self._work_off(key, row, failed)
+        except LedgerError as error:
+            self._warnings.warning("deletions in a tier wait: %s", error)
+            failed.add("")
         if failed:
             waits_ms.append(self._retry_ms)
             self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
@@ -170,17 +158,53 @@ class CopyDeletions:
         return min(waits_ms, default=None)
 
     async def _rows(self, start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
-        if self._committer.fatal is not None:
-            return []
-
         def scan() -> list[tuple[bytes, bytes]]:
             return self._engine.scan(start, end, limit=PAGE_ROWS)
 
         try:
-            return await self._pool.run(scan)
-        except Exception as error:  # noqa: BLE001 - the next round reads them again
-            self._warnings.warning("deletions in a tier cannot be read: %s", from_engine(error))
+            rows = await self._pool.run(scan)
+        except Exception as error:
+            raise from_engine(error) from error
+        if rows:
+            # A power cut must not bring back a ledger whose copy is gone. If the store has been
+            # replaced, rows of the new one may be among these, so nothing may be deleted.
+            await self._committer.make_durable()
+        return rows
+
+    async def _work_off(self, key: bytes, row: bytes, failed: set[str]) -> list[int]:
+        """Work off one row; return the time until it has to be looked at again, if any.
+
+        Args:
+            key: of the row.
+            row: of a deletion.
+            failed: tiers that failed in this round, which are not asked again.
+        """
+        deletion = self._decoded(key, row)
+        if deletion is None or deletion.attempt in self._running or deletion.driver in failed:
             return []
+        wait_ms = self._late.get(deletion.attempt, 0) - self._clock.monotonic_ms()
+        if wait_ms > 0:
+            return [wait_ms]
+        if not self._is_needed(key):
+            return []
+        if not await self._delete(deletion):
+            failed.add(deletion.driver)
+            return []
+        if self._is_repeated_later(deletion):
+            return [LATE_WRITES_MS]
+        await submitted(lambda done: self._committer.submit_rows([(key, None)], done))
+        self._late.pop(deletion.attempt, None)
+        return []
+
+    def _is_needed(self, key: bytes) -> bool:
+        """Return whether a row is still there: since it was read, its attempt may have completed.
+
+        That is final, as only an attempt that runs can complete.
+        """
+        try:
+            return self._engine.get(key) is not None
+        except Exception as error:
+            raise from_engine(error) from error
 
     def _decoded(self, key: bytes, row: bytes) -> CopyDeletion | None:
         try:
@@ -194,7 +218,9 @@ class CopyDeletions:
         what = f"deleting a copy of ledger {deletion.ledger_id} in {deletion.driver}"
         try:
             offloader = self._tiers.find(deletion)
-            work = offloader.delete(deletion.ledger_id, deletion.attempt, deletion.location)
+            work = partial(
+                offloader.delete, deletion.ledger_id, deletion.attempt, deletion.location
+            )
             await self._calls.call(work, what, timeout_ms=DELETE_TIMEOUT_MS)
         except LedgerError as error:
             self._warnings.warning("%s is tried again: %s", what, error)
@@ -208,11 +234,3 @@ class CopyDeletions:
             return False
         self._late[deletion.attempt] = self._clock.monotonic_ms() + LATE_WRITES_MS
         return True
-
-    async def _remove_row(self, key: bytes, attempt: UUID) -> None:
-        try:
-            await submitted(lambda done: self._committer.submit_rows([(key, None)], done))
-        except LedgerError as error:
-            self._warnings.warning("a deletion in a tier is repeated: %s", error)
-        else:
-            self._late.pop(attempt, None)

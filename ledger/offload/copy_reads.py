@@ -17,6 +17,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -119,7 +120,9 @@ class DirectCopyReads:
             raise TooManyRequests(f"{self._waiting_count} reads of the tier are waiting")
         self._waiting_count += 1
         try:
-            work = self._read(offloader, ledger_id, copy, first, end=end, bytes_max=bytes_max)
+            work = partial(
+                self._read, offloader, ledger_id, copy, first, end=end, bytes_max=bytes_max
+            )
             return await self._calls.call(work, what, timeout_ms=self._timeout_ms)
         finally:
             self._waiting_count -= 1
@@ -172,4 +175,4 @@ class DirectCopyReads:
 
     def _close_if_unused(self, opened: _OpenCopy) -> None:
         if opened.is_forgotten and not opened.reads:
-            self._calls.start(opened.ledger.close(), "closing a copy")
+            self._calls.start(opened.ledger.close, "closing a copy")

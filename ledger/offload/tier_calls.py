@@ -7,14 +7,16 @@ Must not know: what is called.
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 from kledger.ledger.errors import AlreadyClosed, LedgerError, TierUnavailable
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 
 Result = TypeVar("Result")
+Work: TypeAlias = Callable[[], Awaitable[Result]]
 
 
 class TierCalls:
@@ -24,26 +26,21 @@ class TierCalls:
         self._timers = timers
         self._supervisor = supervisor
 
-    def start(
-        self, work: Coroutine[Any, Any, Result], what: str
-    ) -> asyncio.Task[tuple[Result] | LedgerError]:
+    def start(self, work: Work[Result], what: str) -> asyncio.Task[tuple[Result] | LedgerError]:
         """Begin a call; the task returns its result in a tuple, or its error.
 
         Raises:
             AlreadyClosed: the store is closed.
         """
         if self._supervisor.is_closed:
-            work.close()
             raise AlreadyClosed("the store is closed")
-        return self._supervisor.spawn(outcome_of(_translated(work, what)), what)
+        return self._supervisor.spawn(outcome_of(partial(_translated, work, what)), what)
 
-    async def call(
-        self, work: Coroutine[Any, Any, Result], what: str, *, timeout_ms: int | None = None
-    ) -> Result:
+    async def call(self, work: Work[Result], what: str, *, timeout_ms: int | None = None) -> Result:
         """Make a call.
 
         Args:
-            work: the call.
+            work: makes it.
             what: it is, for errors and tasks.
             timeout_ms: how long it may take; None is no limit.
 
@@ -87,17 +84,17 @@ class TierCalls:
         return outcome[0]
 
 
-async def outcome_of(work: Coroutine[Any, Any, Result]) -> tuple[Result] | LedgerError:
+async def outcome_of(work: Work[Result]) -> tuple[Result] | LedgerError:
     """Return the result of `work` in a tuple, or its error."""
     try:
-        return (await work,)
+        return (await work(),)
     except LedgerError as error:
         return error
 
 
-async def _translated(work: Coroutine[Any, Any, Result], what: str) -> Result:
+async def _translated(work: Work[Result], what: str) -> Result:
     try:
-        return await work
+        return await work()
     except LedgerError:
         raise
     except Exception as error:  # a tier may be anyone's code

@@ -17,12 +17,15 @@ Must not know: what the operations work on.
 | listener   | a listener of a managed ledger raises                         | call all others     |
 | timer      | a callback of a timer raises                                  | fire all others     |
 | deliver    | the callback of a consumer raises                             | end its subscription|
+| tier       | TierUnavailable, before or after the work is done             | fall back, or retry |
+| tier hang  | no answer for long                                            | stop waiting        |
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from random import Random
 
+from kledger.ledger import TierUnavailable
 from kledger.ledger.engine.errors import EntryCorrupt, StorageError, StorageWriteFailed, SyncFailed
 from tests.simulation.clock import SimulatedClock
 
@@ -58,6 +61,8 @@ class Faults:
             "listener": lambda: InjectedFault("injected into a listener"),
             "timer": lambda: InjectedFault("injected into a timer"),
             "deliver": lambda: InjectedFault("injected into a delivery"),
+            "tier": lambda: TierUnavailable("injected into the tier"),
+            "tier hang": lambda: InjectedFault("the tier hangs"),
         }
 
     @property
@@ -65,10 +70,10 @@ class Faults:
         """Return the number of all failures."""
         return self.counts.total()
 
-    def was_recent(self, operation: str) -> bool:
-        """Return whether an operation has failed that may be reported only now."""
-        last_ms = self._last_ms.get(operation)
-        return last_ms is not None and self._clock.monotonic_ms() - last_ms < RECENT_MS
+    def was_recent(self, *operations: str) -> bool:
+        """Return whether one of these has failed, which may be reported only now."""
+        since_ms = self._clock.monotonic_ms() - RECENT_MS
+        return any(self._last_ms.get(each, since_ms) > since_ms for each in operations)
 
     def ask(self, operation: str) -> None:
         """Raise if the operation shall fail."""

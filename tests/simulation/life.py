@@ -29,6 +29,7 @@ from tests.simulation import (
     following,
     reading,
     revising,
+    tiering,
     whole,
     writing,
 )
@@ -73,6 +74,8 @@ ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
     "compact": (compacting.compact, 5),
     "read compacted": (compacting.read_compacted, 3),
     "follow compacted": (following.follow, 4),
+    "offload": (tiering.offload, 5),
+    "delete primaries": (tiering.delete_primaries, 3),
     "open cursor": (cursors.open_cursor, 3),
     "close cursor": (cursors.close_cursor, 0.5),
     "delete cursor": (cursors.delete_cursor, 0.3),
@@ -218,6 +221,7 @@ class Life:
                 await self._check_trim(handle)
                 await self._check_roll(handle)
         whole.check_rows(scene.model, scene.store)
+        await tiering.check_tier(scene, scene.bucket)
         await scene.store.flush()
         whole.check_listing(scene.engine)
         check(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from kledger.ledger import (
     EARLIEST,
@@ -141,6 +142,7 @@ class LogModel:
         cursors: the durable ones.
         raised: everything before it was removed on request, acknowledged or not.
         compaction: its compacted ledger.
+        copies: attempts of the complete copies that were seen, by ledger.
     """
 
     def __init__(self, name: str) -> None:
@@ -156,6 +158,7 @@ class LogModel:
         self.cursors: dict[str, CursorModel] = {}
         self.raised = EARLIEST
         self.compaction = CompactionModel()
+        self.copies: dict[int, UUID] = {}
 
     def succeeded_by(self, ml: ManagedLedger) -> "LogModel":
         """Return the model of the opened one: this one, or a new one if this may be deleted.
@@ -195,6 +198,22 @@ class LogModel:
         """Return the entries from `start` to `end`, both included."""
         first = max(start, Position(self.gone_upto + 1, -1))
         return self.order[bisect_left(self.order, first) : bisect_right(self.order, end)]
+
+    def see_copies(self, infos: Iterable[LedgerInfo]) -> None:
+        """Check that the copies in the tier that were seen are still there; note new ones."""
+        listed = {info.ledger_id: info for info in infos}
+        for ledger_id, attempt in list(self.copies.items()):
+            info = listed.get(ledger_id)
+            if info is None:
+                del self.copies[ledger_id]
+            elif not info.offloaded or info.offload is None or info.offload.attempt != attempt:
+                raise InvariantBroken(f"{self.name}: {ledger_id} has lost copy {attempt}: {info}")
+        for ledger_id, info in listed.items():
+            if info.offloaded and info.offload is not None:
+                check(info.closed_ms, f"{self.name}: ledger {ledger_id} is open, and has a copy")
+                self.copies[ledger_id] = info.offload.attempt
+            else:
+                check(not info.primary_deleted, f"{self.name}: ledger {ledger_id} has no copy")
 
     def note_gone(self, ledger_ids: Iterable[int]) -> None:
         """Record the removal of ledgers."""

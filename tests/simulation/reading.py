@@ -200,7 +200,7 @@ def _begin(scene: Scene, handle: HandleModel, range_: _Range) -> ReadModel:
 
 def _may_be_partial(scene: Scene, attempt: Attempt) -> bool:
     return (
-        scene.faults.was_recent("read")
+        scene.faults.was_recent("read", "tier", "tier hang")
         or scene.may_be_lost(attempt)
         or scene.profile.store.cold_reads_waiting_max < UNBOUNDED_WAITING
     )

@@ -18,6 +18,8 @@ from kledger.ledger import LedgerStore
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.testing import ClockPace
 from kledger.runtime import containment, tasks
+from kledger.runtime.entropy import SeededEntropy
+from tests.simulation.bucket import Bucket
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import Disk
 from tests.simulation.engine import SimulatedEngine
@@ -32,6 +34,7 @@ from tests.simulation.schedule import Schedule
 from tests.simulation.seed_profile import SeedProfile, small_numbers
 from tests.simulation.store_model import StoreModel
 from tests.simulation.threads import simulated_threads
+from tests.simulation.tier import SimulatedTier
 
 TRACE_LINES = 40
 
@@ -78,6 +81,8 @@ class Run:
         rates = self._profile.fault_rates
         self._faults = Faults(Random(f"{seed} faults"), rates, self._clock)
         self._disk = Disk()
+        self._bucket = Bucket(Random(f"{seed} bucket"))
+        self._entropy = SeededEntropy(seed)
         self._sync = self._profile.store.durability == "fsync"
         self._model = StoreModel(self._disk, self._clock, sync=self._sync)
         self._model.logs = {name: LogModel(name) for name in self._profile.names}
@@ -125,6 +130,7 @@ class Run:
             loop.end()
             self._schedule.forget_all()
         self._faults.is_on = False
+        self._bucket.end_process(self._clock.now_ms())
         self._model.lose_all()
         if ending is Ending.POWER_CUT:
             lost = self._disk.cut_power(self._random.choice((0, 0, 1, 3)))
@@ -149,6 +155,8 @@ class Run:
                 engine=engine,
                 threads=simulated_threads(self._schedule),
                 start_pace=partial(ClockPace, self._clock),
+                offloaders=SimulatedTier(self._bucket, self._faults, self._clock, self._schedule),
+                entropy=self._entropy,
             )
             store.on_fatal = lambda error: self._write_line(f"a store has stopped: {error}")
             return await store
@@ -160,6 +168,7 @@ class Run:
             clock=self._clock,
             faults=self._faults,
             engine=engine,
+            bucket=self._bucket,
             model=self._model,
             profile=self._profile,
             trace=self._write_line,

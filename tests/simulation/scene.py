@@ -23,10 +23,12 @@ from kledger.ledger import (
     Position,
     StorageFailed,
     Terminated,
+    TierUnavailable,
     TooManyRequests,
 )
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
+from tests.simulation.bucket import Bucket
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.cursor_model import CursorModel
 from tests.simulation.engine import SimulatedEngine
@@ -94,6 +96,7 @@ class Scene:
     clock: SimulatedClock
     faults: Faults
     engine: SimulatedEngine
+    bucket: Bucket
     model: StoreModel
     profile: SeedProfile
     trace: Callable[[str], None]
@@ -250,6 +253,8 @@ class Scene:
                 has_reason = self.faults.count > 0  # it may have failed earlier
             case Corrupt():
                 has_reason = self.faults.was_recent("read")
+            case TierUnavailable():
+                has_reason = self.faults.was_recent("tier", "tier hang")
             case _:
                 has_reason = False
         if not has_reason:

@@ -12,8 +12,9 @@ from random import Random
 from typing import Literal, TypeVar
 from unittest.mock import patch
 
-from kledger.ledger import ManagedLedgerConfig, StoreConfig
+from kledger.ledger import ManagedLedgerConfig, OffloadPolicies, StoreConfig
 from tests.simulation.schedule import Pace
+from tests.simulation.tier import URL
 
 Choice = TypeVar("Choice")
 
@@ -29,6 +30,8 @@ FAULT_RATES = {
     "listener": (0.0, 0.0, 0.1),
     "timer": (0.0, 0.3),
     "deliver": (0.0, 0.02, 0.3),
+    "tier": (0.0, 0.0, 0.05, 0.3),
+    "tier hang": (0.0, 0.0, 0.05),
 }
 SMALL_NUMBERS = {
     "kledger.runtime.containment.FAULTS_PER_SECOND": 1 << 30,  # none may be omitted
@@ -50,6 +53,15 @@ SMALL_NUMBERS = {
     "kledger.ledger.recovery.SMALL_GROUP_BYTES": 250,
     "kledger.ledger.handle.compaction_writer.GROUP_BYTES": 150,
     "kledger.ledger.compacted_reader.READ_BYTES_MAX": 200,
+    "kledger.ledger.offload.copy_deletions.DELETE_TIMEOUT_MS": 300,
+    "kledger.ledger.offload.copy_deletions.LATE_ATTEMPTS_MAX": 1 << 30,  # none may be omitted
+    "kledger.ledger.offload.copy_deletions.LATE_WRITES_MS": 1000,
+    "kledger.ledger.offload.copy_deletions.PAGE_ROWS": 2,
+    "kledger.ledger.offload.copy_deletions.RETRY_MS": 50,
+    "kledger.ledger.offload.copy_deletions.RETRY_MS_MAX": 400,
+    "kledger.ledger.offload.copy_reads.COPIES_OPEN_MAX": 2,
+    "kledger.ledger.offload.copy_reads.READS_MAX": 3,
+    "kledger.ledger.offload.copy_reads.READ_TIMEOUT_MS": 300,
     "kledger.ledger.handle.write_tail_state.MARK_BYTES": 200,
     "kledger.ledger.handle.write_tail_state.MARK_ENTRIES": 5,
 }
@@ -132,6 +144,13 @@ def ledger_config(random: Random) -> ManagedLedgerConfig:
         inactive_rollover_ms=inactive_rollover_ms,
         retention_ms=retention_ms,
         retention_bytes=-1 if retention_ms > 0 and not retention_bytes else retention_bytes,
+        offload=OffloadPolicies(
+            driver=random.choice((URL, URL, URL, None)),
+            threshold_bytes=random.choice((-1, 0, 60, 300)),
+            threshold_ms=random.choice((-1, -1, 0, 100)),
+            deletion_lag_ms=random.choice((None, -1, 0, 50)),
+            read_priority=random.choice(("tiered-first", "tiered-first", "bookkeeper-first")),
+        ),
     )
 
 

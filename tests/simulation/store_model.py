@@ -218,6 +218,7 @@ class StoreModel:
         log.handle = handle
         ml.add_listener(lambda: self.observe(handle))
         self._check_new_lac(handle)
+        log.see_copies(ml.ledgers)
         log.compaction.see(ml.compacted)
         log.compaction.settle()
         return handle
@@ -242,6 +243,7 @@ class StoreModel:
             check(not handle.is_stale, f"{handle}: a stale handle confirmed {lac}")
             self.check_safe(handle, lac)
         if infos != handle.infos:
+            log.see_copies(infos)
             check(not handle.is_stale, f"{handle}: a stale handle changed its ledgers")
             ids = {info.ledger_id for info in infos}
             removed = [info for info in handle.infos if info.ledger_id not in ids]

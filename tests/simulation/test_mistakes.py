@@ -39,7 +39,8 @@ from kledger.ledger.cursors.cursor_state import CursorChanges
 from kledger.ledger.cursors.cursor_writer import CursorWriter, SubmitRow
 from kledger.ledger.engine.base import Row, StorageEngine
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
-from kledger.ledger.handle.compactions import Compactions, MetadataChanges
+from kledger.ledger.handle.compactions import Compactions
+from kledger.ledger.handle.ledger_changes import MetadataChanges
 from kledger.ledger.metadata import keys, retention_plan
 from kledger.ledger.metadata.ledger_list_state import MetadataChange
 from kledger.ledger.metadata.records import LedgerRecord, ManagedLedgerRecord

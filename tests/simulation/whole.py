@@ -163,6 +163,9 @@ def check_listing(engine: SimulatedEngine) -> None:
         raise InvariantBroken(f"ledgers {unlisted} have data, but are not listed")
     for ledger_id, record in listed.items():
         ids = stored.get(ledger_id, [])
+        if record.tiered is not None and record.tiered.primary_deleted:
+            check(not ids, f"ledger {ledger_id} has {ids}, and its primary copy was deleted")
+            continue
         if ids != list(range(len(ids))) or len(ids) < record.entries:
             raise InvariantBroken(f"ledger {ledger_id} has {ids}, its record says {record.entries}")
         if record.closed_ms and len(ids) > record.entries:
