@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -23,6 +24,7 @@ from kledger.ledger import (
     LedgerState,
     ManagedLedger,
     Position,
+    entry_sources,
     recovery,
 )
 from kledger.ledger.commits.committer import (
@@ -39,11 +41,21 @@ from kledger.ledger.cursors.cursor_state import CursorChanges
 from kledger.ledger.cursors.cursor_writer import CursorWriter, SubmitRow
 from kledger.ledger.engine.base import Row, StorageEngine
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
+from kledger.ledger.handle import offloads
 from kledger.ledger.handle.compactions import Compactions
 from kledger.ledger.handle.ledger_changes import MetadataChanges
+from kledger.ledger.handle.offloads import Offloads
 from kledger.ledger.metadata import keys, retention_plan
-from kledger.ledger.metadata.ledger_list_state import MetadataChange
-from kledger.ledger.metadata.records import LedgerRecord, ManagedLedgerRecord
+from kledger.ledger.metadata.ledger_list_state import LedgerListState, MetadataChange
+from kledger.ledger.metadata.records import (
+    CopyDeletion,
+    LedgerRecord,
+    ManagedLedgerRecord,
+    OffloadContext,
+)
+from kledger.ledger.offload.copy_deletions import CopyDeletions
+from kledger.ledger.offload.offload_policies import ReadPriority
+from kledger.ledger.offload.read_source_plan import ReadSource
 from kledger.ledger.reads.entry_cache import EntryCache
 from kledger.runtime.listeners import Listeners
 from kledger.runtime.timers import TimerHandle
@@ -292,6 +304,71 @@ def forgets_what_was_read(
     """Acknowledgements do not meet across what a compaction has removed."""
 
 
+def lets_deletions_meet_attempts(deletions: CopyDeletions, attempt: UUID) -> None:
+    """What an attempt has written is deleted while it runs."""
+
+
+def believes_what_it_read_before(deletions: CopyDeletions, key: bytes) -> bool:
+    """A deletion is not looked up again before it is worked off."""
+    return True
+
+
+def deletes_a_broken_attempt_once(deletions: CopyDeletions, deletion: CopyDeletion) -> bool:
+    """What an attempt wrote last arrives after its deletion."""
+    return False
+
+
+async def ends_an_attempt_before_its_outcome(
+    run: Offloads, metadata: MetadataChanges, ledger_id: int, attempt: OffloadContext
+) -> None:
+    """The objects of an attempt can be deleted while its completion is being written."""
+    run._attempt_ends(attempt.attempt)
+    await right_complete_offload(run, metadata, ledger_id, attempt)
+
+
+def names_no_row(
+    ledger_id: int, attempt: OffloadContext, head: ManagedLedgerRecord, state: LedgerListState
+) -> MetadataChange | None:
+    """An attempt begins without a row that has its objects deleted."""
+    change = right_prepared(ledger_id, attempt, head, state)
+    return None if change is None else replace(change, unneeded=())
+
+
+def keeps_the_row_of_an_attempt(
+    ledger_id: int, complete: OffloadContext, head: ManagedLedgerRecord, state: LedgerListState
+) -> MetadataChange | None:
+    """An attempt completes, and its objects are deleted."""
+    change = right_completed(ledger_id, complete, head, state)
+    return None if change is None else replace(change, needed=())
+
+
+def leaves_the_copies_of_what_is_removed(
+    state: LedgerListState, head: ManagedLedgerRecord, ledger_ids: Sequence[int]
+) -> MetadataChange:
+    """A trim removes the primary copies only."""
+    return replace(right_removal(state, head, ledger_ids), unneeded=())
+
+
+def leaves_the_copies_of_what_is_deleted(record: LedgerRecord) -> list[Row]:
+    """A deleted managed ledger leaves its copies in the tier."""
+    return []
+
+
+def asks_the_primary_that_was_deleted(
+    tiered: OffloadContext | None, priority: ReadPriority
+) -> tuple[ReadSource, ...]:
+    """The primary is asked first, whether or not it is there."""
+    return (ReadSource.PRIMARY, ReadSource.TIER) if tiered else (ReadSource.PRIMARY,)
+
+
+async def changes_the_tier_before_the_log_is_synced(committer: Committer) -> None:
+    """A power cut undoes rows that the tier has followed already."""
+
+
+right_complete_offload = Offloads._complete
+right_prepared = offloads.prepared
+right_completed = offloads.completed
+right_removal = LedgerListState.removal
 right_start = Committer._start
 right_abort = Compactions._abort
 right_plan_recovery = recovery.plan_recovery  # type: ignore[attr-defined]  # as it is patched
@@ -331,6 +408,16 @@ MISTAKES = (
     Mistake(CompactionWriter, "_check_whole", completes_what_lacks_entries, seeds=500),
     Mistake(CursorState, "ledgers_removed", moves_over_what_was_kept, seeds=500),
     Mistake(CompactedPositions, "note_read", forgets_what_was_read, seeds=50),
+    Mistake(CopyDeletions, "attempt_begins", lets_deletions_meet_attempts, seeds=200),
+    Mistake(CopyDeletions, "_is_needed", believes_what_it_read_before, seeds=500),
+    Mistake(CopyDeletions, "_is_repeated_later", deletes_a_broken_attempt_once, seeds=500),
+    Mistake(Offloads, "_complete", ends_an_attempt_before_its_outcome, seeds=500),
+    Mistake(offloads, "prepared", names_no_row, seeds=200),
+    Mistake(offloads, "completed", keeps_the_row_of_an_attempt, seeds=50),
+    Mistake(LedgerListState, "removal", leaves_the_copies_of_what_is_removed, seeds=50),
+    Mistake(recovery, "deletion_rows", leaves_the_copies_of_what_is_deleted, seeds=500),
+    Mistake(entry_sources, "plan_read_sources", asks_the_primary_that_was_deleted, seeds=200),
+    Mistake(Committer, "make_durable", changes_the_tier_before_the_log_is_synced, seeds=1000),
     Mistake(ManagedLedger, "close_after_fault", goes_on_after_a_fault, seeds=200),
 )
 

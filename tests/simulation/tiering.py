@@ -12,6 +12,7 @@ from kledger.ledger import (
     LedgerError,
     OffloadInProgress,
     Position,
+    StorageFaultKind,
     TierUnavailable,
 )
 from kledger.ledger.metadata import keys
@@ -128,6 +129,9 @@ async def check_tier(scene: Scene, bucket: Bucket) -> None:
     """Check that the tier has what ledgers name, whole, and nothing else; nothing changes."""
     await scene.clock.sleep(SETTLED_MS)
     check_bucket(scene.engine, bucket, scene.clock.now_ms())
+    kinds = {fault.kind for fault in scene.store.health.faults()}
+    is_wrong = StorageFaultKind.CORRUPT_ENTRY in kinds and not scene.faults.counts["read"]
+    check(not is_wrong, "the storage was asked for entries that it does not have")
 
 
 def check_bucket(engine: SimulatedEngine, bucket: Bucket, now_ms: int) -> None:
