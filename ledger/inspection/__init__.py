@@ -19,17 +19,22 @@ from kledger.ledger.inspection.stopped_store import (
     StoredState,
     Verification,
 )
-from kledger.ledger.metadata.records import LedgerRecord
+from kledger.ledger.inspection.tier_listing import ListedCopy, TierListing, check_copy
+from kledger.ledger.metadata.records import CopyDeletion, LedgerRecord
 
 __all__ = [
     "CheckEntry",
+    "CopyDeletion",
     "Inspection",
     "LedgerRecord",
+    "ListedCopy",
     "Problem",
     "StoppedStore",
     "StoredManagedLedger",
     "StoredState",
+    "TierListing",
     "Verification",
+    "check_copy",
     "inspect_folder",
 ]
 

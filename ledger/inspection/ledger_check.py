@@ -13,6 +13,7 @@ from kledger.ledger.inspection.folder_inspection import FolderDamage, FolderInsp
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.records import (
     LedgerRecord,
+    decode_copy_deletion,
     decode_counter,
     decode_ledger,
     decode_managed_ledger,
@@ -22,7 +23,7 @@ from kledger.ledger.position import Position
 CheckEntry: TypeAlias = Callable[[str, Position, bytes | None], str | None]
 """Called with a managed ledger's name, a position and the entry; returns a reason if it is wrong.
 Positions of one managed ledger are in order. None stands for an unreadable entry, which is reported
-anyway."""
+anyway, and for the entries of a ledger that only a tier has."""
 
 
 class Problem(NamedTuple):
@@ -62,6 +63,7 @@ class LedgerCheck:
             newest_id = max(newest_id, ledger_id)
             if ledger_id not in self._names:
                 self._wrong("has entries, but belongs to no managed ledger", ledger_id)
+        self._check_copy_deletions()
         self._check_counter(newest_id)
 
     def check_one(self, name: str) -> None:
@@ -121,6 +123,13 @@ class LedgerCheck:
                     reason = f"cursor {keys.cursor_name_in(key)}: {error}"
                     self._problems.append(Problem(self._index, -1, reason, -1, -1, name))
 
+    def _check_copy_deletions(self) -> None:
+        for key, row in self._engine.scan(*keys.copy_deletion_range()):
+            try:
+                decode_copy_deletion(keys.attempt_in(key), row)
+            except Corrupt as error:
+                self._wrong(str(error))
+
     def _check_entries(self, record: LedgerRecord, *, is_compacted: bool = False) -> None:
         """Read every entry of a ledger; a closed one must have the counts of its record.
 
@@ -128,6 +137,11 @@ class LedgerCheck:
         """
         ledger_id = record.ledger_id
         name = self._names.get(ledger_id, "")
+        if record.is_in_tier_only:
+            self._check_entry(name, Position(ledger_id, 0), None)
+            if next(self._engine.locations(ledger_id), None) is not None:
+                self._wrong("has entries, although its primary copy was deleted", ledger_id)
+            return
         next_entry, size = 0, 0
         for location, path, data in self._engine.entries(ledger_id):
             self._expect_up_to(location.entry_id, next_entry, ledger_id)

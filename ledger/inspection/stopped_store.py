@@ -21,6 +21,7 @@ from kledger.ledger.entry import Entry
 from kledger.ledger.errors import Corrupt, from_engine
 from kledger.ledger.inspection.folder_inspection import FolderInspection
 from kledger.ledger.inspection.ledger_check import CheckEntry, LedgerCheck, Problem
+from kledger.ledger.inspection.tier_listing import TierListing, list_tier
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.records import (
     CompactedLedger,
@@ -226,6 +227,10 @@ class StoppedStore:
             problems=problems,
         )
 
+    def tier_listing(self) -> TierListing:
+        """Return what the tiers should have."""
+        return list_tier(self._engine)
+
     # Rows of the user
 
     def get_row(self, key: bytes) -> bytes | None:
@@ -312,6 +317,11 @@ class StoppedStore:
     def _entries_of(self, name: str, record: LedgerRecord, first: int) -> Iterator[Read]:
         """Yield the entries of a ledger up to its end, and a Problem for each gap."""
         ledger_id, expected = record.ledger_id, first
+        if record.is_in_tier_only:
+            assert record.offload is not None
+            reason = f"entries {first} to {record.entries - 1} are in tier {record.offload.driver}"
+            yield Problem(self._index, -1, reason, ledger_id, first, name)
+            return
         for location, _, data in self._engine.entries(ledger_id, first):
             if location.entry_id >= record.entries:
                 break  # written, but not confirmed before the ledger was closed

@@ -194,6 +194,11 @@ class LedgerRecord:
         """The complete copy in a tier, None if there is none."""
         return self.offload if self.offload is not None and self.offload.is_complete else None
 
+    @property
+    def is_in_tier_only(self) -> bool:
+        """Whether the primary copy was deleted."""
+        return self.offload is not None and self.offload.primary_deleted
+
 
 def _stored_end(terminated_at: Position | None) -> Position:
     return terminated_at or _NOT_TERMINATED

@@ -38,9 +38,11 @@ def change_policies(ml: ManagedLedger, **options: object) -> None:
     ml.reconfigure(replace(ml.config, offload=offload))
 
 
-async def five(store: LedgerStore, tier: MemoryTier | None, **options: object) -> ManagedLedger:
+async def five(
+    store: LedgerStore, tier: MemoryTier | None, *, name: str = "orders", **options: object
+) -> ManagedLedger:
     """Five entries in ledgers of 2, 2 and 1, of which the last one is open."""
-    ml = await store.open_managed_ledger("orders", config=tiered(tier, **options))
+    ml = await store.open_managed_ledger(name, config=tiered(tier, **options))
     await add_all(ml, numbers(0, 4))
     return ml
 
