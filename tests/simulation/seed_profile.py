@@ -61,7 +61,7 @@ SMALL_NUMBERS = {
     "kledger.ledger.offload.copy_deletions.RETRY_MS_MAX": 400,
     "kledger.ledger.offload.copy_reads.COPIES_OPEN_MAX": 2,
     "kledger.ledger.offload.copy_reads.READS_MAX": 3,
-    "kledger.ledger.offload.copy_reads.READ_TIMEOUT_MS": 300,
+    "kledger.ledger.offload.copy_reads.READ_BYTES_MIN": 20,
     "kledger.ledger.handle.write_tail_state.MARK_BYTES": 200,
     "kledger.ledger.handle.write_tail_state.MARK_ENTRIES": 5,
 }
@@ -176,6 +176,9 @@ def _store_config(random: Random) -> StoreConfig:
         cold_read_bytes_max=random.choice((1, 200, 1 << 20)),
         cold_reads_waiting_max=random.choice((0, 2, 10_000)),
         read_ahead_bytes_max=random.choice((0, 160, 1000, 1 << 20)),
+        offload_parallel=random.choice((1, 2)),
+        offload_read_bytes_max=random.choice((1, 200, 1 << 20)),
+        offload_read_timeout_ms=300,
         cursor_persist_per_second=random.choice((None, None, None, 1, 20)),
         cursor_ranges_max=random.choice((0, 2, 4, 10_000, 10_000)),
     )
