@@ -26,9 +26,10 @@ from kledger.ledger.metadata.ledger_list_state import LedgerInfo
 from kledger.ledger.metadata.records import CompactedLedger
 from kledger.ledger.offload.copy_deletions import CopyDeletions
 from kledger.ledger.offload.copy_reads import DirectCopyReads
+from kledger.ledger.offload.object_tiers import ObjectStoreTiers
 from kledger.ledger.offload.tier_calls import TierCalls
 from kledger.ledger.offload.tier_services import TierServices
-from kledger.ledger.offload.tiers import NoOffloaders, OffloaderFactory, Tiers
+from kledger.ledger.offload.tiers import OffloaderFactory, Tiers
 from kledger.ledger.ownership import Ownership
 from kledger.ledger.reads.cold_reads import ColdReads
 from kledger.ledger.reads.entry_cache import EntryCache
@@ -71,7 +72,7 @@ class LedgerStore:
         threads: StoreThreads,
         *,
         start_pace: StartPace,
-        offloaders: OffloaderFactory,
+        offloaders: OffloaderFactory | None,
         entropy: Entropy,
     ) -> None:
         """Use `open`."""
@@ -95,6 +96,9 @@ class LedgerStore:
         self._engine_given = engine
         self._threads = threads
         self._start_pace = start_pace
+        self._own_offloaders: ObjectStoreTiers | None = None
+        if offloaders is None:
+            offloaders = self._own_offloaders = ObjectStoreTiers(containment=self.containment)
         self._offloaders = offloaders
         self._entropy = entropy
         self._engine: StorageEngine
@@ -131,7 +135,8 @@ class LedgerStore:
             threads: used instead of the default threads for blocking work.
             start_pace: makes the pace at which dead space is reclaimed; a store whose clock is not
                 the system's may want one that follows its clock, see `kledger.ledger.testing`.
-            offloaders: makes the tiers that settings and stored copies name.
+            offloaders: makes the tiers that settings and stored copies name, and is not closed with
+                the store; the default knows the URLs of object stores, without options.
             entropy: source of ids of offload attempts; no two stores that use one tier may take the
                 same.
         """
@@ -142,7 +147,7 @@ class LedgerStore:
             engine,
             threads or StoreThreads(),
             start_pace=start_pace,
-            offloaders=offloaders or NoOffloaders(),
+            offloaders=offloaders,
             entropy=entropy or SystemEntropy(),
         )
 
@@ -182,6 +187,8 @@ class LedgerStore:
         await self._services.tier.deletions.close()
         await self._committer.close()
         await self._services.supervisor.close()
+        if self._own_offloaders is not None:
+            await self._own_offloaders.close()
         if _stores.get(id(self._engine)) is self:
             del _stores[id(self._engine)]
         if self._engine_given is None:
@@ -199,10 +206,10 @@ class LedgerStore:
             Fenced, AlreadyClosed: the store has stopped.
             StorageFailed: nothing was changed, but an older handle is fenced.
             Corrupt: its metadata cannot be read.
+            InvalidArgument: the store does not know the tier.
         """
-        _check_name(name)
-        self._check_usable()
-        opening = self._ownership.open(name, config or ManagedLedgerConfig())
+        config = self._checked(name, config)
+        opening = self._ownership.open(name, config)
         return await self._services.supervisor.finish(opening, f"open {name}")
 
     def create_managed_ledger_nowait(
@@ -225,10 +232,10 @@ class LedgerStore:
 
         Raises:
             Fenced, AlreadyClosed: the store has stopped.
+            InvalidArgument: the store does not know the tier.
         """
-        _check_name(name)
-        self._check_usable()
-        return self._ownership.create_nowait(name, config or ManagedLedgerConfig(), lost)
+        config = self._checked(name, config)
+        return self._ownership.create_nowait(name, config, lost)
 
     async def delete_managed_ledger(self, name: str) -> None:
         """Delete a managed ledger with its data; does nothing if there is none.
@@ -494,6 +501,14 @@ class LedgerStore:
             slots=asyncio.Semaphore(self.config.offload_parallel),
             entropy=self._entropy,
         )  # fmt: skip
+
+    def _checked(self, name: str, config: ManagedLedgerConfig | None) -> ManagedLedgerConfig:
+        """Check the arguments of an opening before anything changes."""
+        _check_name(name)
+        self._check_usable()
+        config = config or ManagedLedgerConfig()
+        self._services.tier.tiers.resolved(config.offload)
+        return config
 
     def _check_usable(self) -> None:
         if self._is_closed or not self._is_open:

@@ -93,15 +93,3 @@ class Tiers:
                 self._by_url.clear()  # those in use are kept by their managed ledgers
             offloader = self._by_url[url] = self._factory.from_url(url)
         return offloader
-
-
-class NoOffloaders:
-    """The factory of a store without tiers of its own; offloaders can be given as objects."""
-
-    def from_url(self, url: str) -> LedgerOffloader:
-        """Refuse."""
-        raise InvalidArgument("offload driver: this store knows no URLs of tiers, give an object")
-
-    def from_location(self, name: str, location: Mapping[str, str]) -> LedgerOffloader | None:
-        """Know none."""
-        return None
