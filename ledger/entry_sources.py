@@ -20,7 +20,7 @@ from kledger.ledger.reads.read_counts import ReadCounts
 from kledger.ledger.store_services import StoreServices
 
 
-class EntryRange(NamedTuple):
+class WantedEntries(NamedTuple):
     """Entries of one ledger that a read wants.
 
     Attributes:
@@ -56,7 +56,7 @@ class EntrySources:
         self._services = services
         self._name = name
 
-    async def read(self, wanted: EntryRange) -> tuple[Sequence[Buffer], ReadSource]:
+    async def read(self, wanted: WantedEntries) -> tuple[Sequence[Buffer], ReadSource]:
         """Return entries, at least one, and where they came from.
 
         Raises:
@@ -84,7 +84,7 @@ class EntrySources:
                     self.counts.fell_back += 1
                 return buffers, source
 
-    def _goes_on(self, wanted: EntryRange, failed: list[ReadSource], error: LedgerError) -> bool:
+    def _goes_on(self, wanted: WantedEntries, failed: list[ReadSource], error: LedgerError) -> bool:
         """Note a failure; return whether another source is asked.
 
         Three cases: the ledger was trimmed, or its primary copy deleted, during the read: that is
@@ -102,7 +102,7 @@ class EntrySources:
                 return False
         return any(each not in failed for each in sources)
 
-    async def _read_primary(self, wanted: EntryRange) -> Sequence[Buffer]:
+    async def _read_primary(self, wanted: WantedEntries) -> Sequence[Buffer]:
         return await self._services.cold_reads.read(
             wanted.start.ledger_id,
             wanted.start.entry_id,
@@ -112,7 +112,7 @@ class EntrySources:
             is_background=wanted.is_background,
         )
 
-    async def _read_tier(self, wanted: EntryRange, copy: OffloadContext) -> Sequence[Buffer]:
+    async def _read_tier(self, wanted: WantedEntries, copy: OffloadContext) -> Sequence[Buffer]:
         ledger_id, first = wanted.start
         return await self._services.tier.reader.read(
             self._services.tier.tiers.find(copy, self.policies.driver),

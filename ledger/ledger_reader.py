@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from kledger.ledger.engine.base import Buffer
 from kledger.ledger.entry import Entry
-from kledger.ledger.entry_sources import EntryRange, EntrySources
+from kledger.ledger.entry_sources import EntrySources, WantedEntries
 from kledger.ledger.errors import (
     Fenced,
     InvalidArgument,
@@ -232,7 +232,7 @@ class LedgerReader:
         if cached_ledger is not None and first < cached_ledger.first_entry:
             upto = min(upto, cached_ledger.first_entry)
         limit = STEP_BYTES_MAX if bytes_left < 0 else min(bytes_left, STEP_BYTES_MAX)
-        wanted = EntryRange(position, count, upto, limit, is_background)
+        wanted = WantedEntries(position, count, upto, limit, is_background)
         buffers, source = await self._sources.read(wanted)
         return buffers, limit == bytes_left and len(buffers) < min(upto - first, count), source
 
