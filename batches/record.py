@@ -130,9 +130,20 @@ def read_rest(
     key, position = _slice(body, fields.key_start, fields.key_size, end)
     size, position = read_varint(body, position)
     value, position = _slice(body, position, size, end)
+    return key, value, read_headers(body, position, end, pause)
+
+
+def read_headers(
+    body: Buffer, position: int, end: int, pause: Pause = no_pause
+) -> tuple[Header, ...]:
+    """Read the headers of a record, from their count up to the end of the record.
+
+    Raises:
+        CorruptBatch: they do not fill the record exactly.
+    """
     count, position = read_varint(body, position)
     if count == 0 and position == end:
-        return key, value, ()
+        return ()
     if not 0 <= count <= end - position:
         raise CorruptBatch(f"header count {count} at byte {position}, record ends at {end}")
     headers = []
@@ -146,7 +157,7 @@ def read_rest(
         headers.append((name.decode("utf-8", "surrogateescape"), header_value))
     if position != end:
         raise CorruptBatch(f"record ends at byte {end}, its fields at byte {position}")
-    return key, value, tuple(headers)
+    return tuple(headers)
 
 
 def check_rest(body: Buffer, fields: RecordFields, pause: Pause = no_pause) -> None:
