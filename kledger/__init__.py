@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kledger import ledger, sync  # noqa: F401 - so that `kledger.sync` has a type
+    from kledger import ledger, spark, sync  # noqa: F401 - so that `kledger.sync` has a type
     from kledger.embedding import EmbeddedClient
     from kledger.ledger import StorageEngine
     from kledger.native.broker import SubscriptionStats, TopicStats
@@ -140,7 +140,7 @@ _HOMES = {
     "kledger.embedding": ("EmbeddedClient",),
 }  # fmt: skip
 # Packages and modules that a program can use after `import kledger` alone.
-_SUBMODULES = ("ledger", "sync")
+_SUBMODULES = ("ledger", "spark", "sync")
 
 
 def embedded(

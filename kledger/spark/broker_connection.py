@@ -1,0 +1,107 @@
+"""One connection of an executor or driver to a Kafka broker, with one request after the other.
+
+Rule: a request is written by the schemas and one version of each API, which kledger and Apache
+Kafka 4 serve. A response may be received later than its request is sent, so that the broker reads
+while the caller computes. Must not know: what requests mean, and what to do after a failure.
+"""
+
+import socket
+from typing import Final, TypeVar
+
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.errors import MalformedMessage
+from kledger.gateway.wire.header import encode_request_header, response_body_start
+from kledger.gateway.wire.schema import ApiMessage
+
+VERSIONS: Final = {0: 9, 1: 12, 2: 7, 3: 9, 9: 7, 10: 3, 22: 4, 24: 3, 25: 3, 26: 3, 28: 3}
+"""The version of each API, by key."""
+CLIENT_ID: Final = "kledger-spark"
+CONNECT_S: Final = 10.0
+RESPONSE_S: Final = 120.0
+"""Only a broker that hangs takes so long; it is as good as lost."""
+FRAME_BYTES_MAX: Final = 256 << 20
+
+R = TypeVar("R", bound=ApiMessage)
+
+
+class ConnectionLost(ConnectionError):
+    """The broker closed the connection, did not answer, or sent what is no response."""
+
+
+class BrokerConnection:
+    """A socket; not for several threads at once."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Connect.
+
+        Raises:
+            ConnectionLost: the broker cannot be reached within 10 s.
+        """
+        self._name = f"{host}:{port}"
+        try:
+            self._socket = socket.create_connection((host, port), timeout=CONNECT_S)
+        except OSError as error:
+            raise ConnectionLost(f"{self._name} cannot be reached: {error}") from error
+        self._socket.settimeout(RESPONSE_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_id = 0
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def send(self, request: ApiMessage) -> None:
+        """Send a request; `receive` takes its response.
+
+        Raises:
+            ConnectionLost: it could not be sent.
+        """
+        key = type(request).__api__.key
+        version = VERSIONS[key]
+        self._correlation_id += 1
+        head = encode_request_header(key, version, self._correlation_id, CLIENT_ID)
+        body = encode(request, version)
+        try:
+            self._socket.sendall((len(head) + len(body)).to_bytes(4, "big") + head + body)
+        except OSError as error:
+            raise ConnectionLost(f"{self._name}: {error}") from error
+
+    def receive(self, response: type[R]) -> R:
+        """Receive the response to the last request.
+
+        Raises:
+            ConnectionLost: there is none.
+        """
+        key = response.__api__.key
+        version = VERSIONS[key]
+        frame = self._frame()
+        correlation_id = int.from_bytes(frame[:4], "big")
+        if correlation_id != self._correlation_id:
+            raise ConnectionLost(
+                f"{self._name}: response {correlation_id}, expected {self._correlation_id}"
+            )
+        try:
+            return decode(response, version, frame, response_body_start(frame, key, version))
+        except MalformedMessage as error:
+            raise ConnectionLost(f"{self._name}: {error}") from error
+
+    def _frame(self) -> memoryview:
+        size = int.from_bytes(self._exactly(4), "big", signed=True)
+        if not 4 <= size <= FRAME_BYTES_MAX:
+            raise ConnectionLost(
+                f"{self._name}: response of {size} bytes, expected 4 to {FRAME_BYTES_MAX}"
+            )
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> memoryview:
+        data = memoryview(bytearray(size))
+        filled = 0
+        while filled < size:
+            try:
+                count = self._socket.recv_into(data[filled:])
+            except OSError as error:
+                raise ConnectionLost(f"{self._name}: {error}") from error
+            if count == 0:
+                raise ConnectionLost(f"{self._name} closed the connection")
+            filled += count
+        return data

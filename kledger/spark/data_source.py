@@ -1,0 +1,180 @@
+"""`format("kledger")`: Spark's Python data source over the records of topics.
+
+Rule: the columns of Spark's kafka source in its order, then the position of a record; options under
+its names. Must not know: how records are fetched and decoded.
+
+    key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
+    timestampType int, [headers array<struct<key: string, value: binary>>,]
+    ledger_id bigint, entry_id bigint, batch_index int
+
+`batch_index` counts the records of a batch from 0. A Fetch response does not have ledgers and
+entries, so `ledger_id` and `entry_id` are null when a broker is read.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from kledger.spark.kafka_client import KafkaClient
+from kledger.spark.offset_range import EARLIEST, LATEST, KafkaPartition, OffsetRange, Offsets
+from kledger.spark.range_lookup import RangeLookup
+from kledger.spark.range_reader import RangeReader
+from kledger.spark.source_options import (
+    InvalidOption,
+    SourceOptions,
+    offsets_json,
+    offsets_of,
+    read_options,
+)
+from kledger.spark.split_plan import limited_end, split_ranges
+
+_COLUMNS: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,"
+    " timestampType int,{headers} ledger_id bigint, entry_id bigint, batch_index int"
+)
+_HEADERS: Final = " headers array<struct<key: string, value: binary>>,"
+
+
+class KledgerDataSource(DataSource):
+    """What `format("kledger")` stands for."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "kledger"
+
+    def schema(self) -> str:
+        """Return the columns; refuses wrong options when a frame is loaded."""
+        return source_schema(with_headers=read_options(self.options).with_headers)
+
+    def reader(self, schema: StructType) -> "BatchReader":
+        """Return the reader of a batch."""
+        return BatchReader(read_options(self.options))
+
+    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 - Spark's
+        """Return the reader of a stream."""
+        return StreamReader(read_options(self.options))
+
+
+def source_schema(*, with_headers: bool) -> str:
+    """Return the columns as Spark writes a schema."""
+    return _COLUMNS.format(headers=_HEADERS if with_headers else "")
+
+
+class RangePartition(InputPartition):
+    """The range of one task."""
+
+    def __init__(self, split: OffsetRange) -> None:
+        super().__init__(split)
+
+
+class BatchReader(DataSourceReader):
+    """A read of what is there, between two offsets in each partition."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        if options.offsets_per_trigger_max is not None:
+            raise InvalidOption("option 'maxOffsetsPerTrigger' is for streams, not for batches")
+        if options.start is not None and options.start.everywhere == LATEST:
+            raise InvalidOption("option 'startingOffsets': expected earliest or offsets in a batch")
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Plan the ranges, on the driver."""
+        with KafkaClient(self._options.servers) as client:
+            lookup = RangeLookup(client, self._options)
+            partitions = lookup.partitions()
+            start = lookup.start(partitions, default=EARLIEST)
+            start, end = lookup.within_logs(start, lookup.end(partitions))
+        ranges = [OffsetRange(where, start[where], end[where]) for where in partitions]
+        return [RangePartition(each) for each in split_ranges(ranges, self._options.partitions_min)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a range, on an executor."""
+        return RangeReader(self._options, partition.value).read()
+
+
+class StreamReader(DataSourceStreamReader):
+    """A read of what comes, from a micro-batch to the next.
+
+    Spark 4.0 does not say from where on it wants the latest offset. But it plans an empty range at
+    the last one after a restart, and each micro-batch before it runs it; both say where it is.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        bound = options.end
+        if bound.kind != "offsets" or bound.everywhere != LATEST:
+            raise InvalidOption("a stream has no end: options 'ending…' are for batches")
+        self._options = options
+        self._client: KafkaClient | None = None
+        self._reached: Offsets | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where a new stream starts."""
+        return offsets_json(self._position())
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where the next micro-batch ends."""
+        lookup, reached = self._lookup(), self._position()
+        partitions = sorted({*lookup.partitions(), *reached})
+        start = self._with_new(reached, partitions)
+        end = limited_end(start, lookup.latest(partitions), self._options.offsets_per_trigger_max)
+        return offsets_json(end)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Plan the ranges of a micro-batch, on the driver."""
+        last = offsets_of(end)
+        self._reached = last
+        first = self._with_new(offsets_of(start), sorted(last))
+        ranges = [
+            OffsetRange(where, first[where], offset)
+            for where, offset in sorted(last.items())
+            if offset > first[where]
+        ]
+        if ranges:
+            begin, stop = self._lookup().within_logs(
+                {each.where: each.start for each in ranges},
+                {each.where: each.end for each in ranges},
+            )
+            ranges = [OffsetRange(each, begin[each], stop[each]) for each in sorted(stop)]
+        return [RangePartition(each) for each in split_ranges(ranges, self._options.partitions_min)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a range, on an executor."""
+        return RangeReader(self._options, partition.value).read()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Offsets are in Spark's checkpoint; there is nothing to do."""
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors get the options alone."""
+        return {"_options": self._options, "_client": None, "_reached": None}
+
+    def _lookup(self) -> RangeLookup:
+        if self._client is None:
+            self._client = KafkaClient(self._options.servers)
+        return RangeLookup(self._client, self._options)
+
+    def _position(self) -> Offsets:
+        """Return how far the stream is; of a new one, where it starts."""
+        if self._reached is None:
+            lookup = self._lookup()
+            self._reached = lookup.start(lookup.partitions(), default=LATEST)
+        return self._reached
+
+    def _with_new(self, reached: Offsets, partitions: list[KafkaPartition]) -> Offsets:
+        """Add partitions that were made since; all their records are new."""
+        new = [where for where in partitions if where not in reached]
+        return reached | (self._lookup().earliest(new) if new else {})
