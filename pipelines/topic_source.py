@@ -1,0 +1,43 @@
+"""A topic as a DataFrame, by Spark's `kafka` source or by `kledger`.
+
+Rule: both sources get the same options and give the same columns; only committed records are read.
+Must not know: what a pipeline computes.
+"""
+
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.options import SourceOptions, StreamOptions
+
+CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+COLUMNS: Final = (
+    "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
+)  # fmt: skip
+"""The columns of Spark's kafka source, with headers."""
+
+
+def topic_stream(spark: SparkSession, options: StreamOptions) -> DataFrame:
+    """Read a topic as a stream, from its beginning on until the checkpoint says otherwise."""
+    reader = _with_options(spark.readStream, options)
+    reader = reader.option("startingOffsets", "earliest")
+    reader = reader.option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
+    frame: DataFrame = reader.options(**options.option).load()
+    return frame.select(*COLUMNS)
+
+
+def topic_table(spark: SparkSession, options: SourceOptions, **bounds: str) -> DataFrame:
+    """Read what is in a topic, between the bounds that are given as options of the source."""
+    reader = _with_options(spark.read, options).options(**bounds)
+    frame: DataFrame = reader.options(**options.option).load()
+    return frame.select(*COLUMNS)
+
+
+def _with_options(reader: Any, options: SourceOptions) -> Any:
+    reader = reader.format(options.source)
+    if options.source == "kafka":
+        reader = reader.option("kafka.bootstrap.servers", options.servers)
+    else:
+        reader = reader.option("servers", options.servers)
+    reader = reader.option("subscribe", options.topic).option("includeHeaders", "true")
+    return reader.option("kafka.isolation.level", "read_committed")
