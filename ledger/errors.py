@@ -12,7 +12,8 @@ Must not know: protocols.
 | stop writing               | Terminated                                                          |
 | try again later            | StorageFailed, TierUnavailable, TooManyRequests, ResetInProgress,   |
 |                            | CompactedLedgerReplaced                                             |
-| wait for the other call    | ConcurrentWait, ConcurrentFind, CompactionRunning, OffloadInProgress|
+| wait for the other call    | ConcurrentWait, ConcurrentFind, CompactionRunning,                  |
+|                            | LedgerOffloadRunning                                                |
 | look at the disk           | NonRecoverable, Corrupt, UnreadableRow, StoreInUse, StoreUnusable   |
 """
 
@@ -105,7 +106,7 @@ class CompactionRunning(LedgerError):
     """A compaction of the managed ledger already runs."""
 
 
-class OffloadInProgress(LedgerError):
+class LedgerOffloadRunning(LedgerError):
     """An offload of the managed ledger already runs."""
 
 

@@ -6,7 +6,7 @@ Must not know: test frameworks.
 
 from kledger.ledger.engine import faulty
 from kledger.ledger.engine.faulty import OPERATIONS, Hold
-from kledger.ledger.offload.memory_tier import MemoryTier, MemoryTiers, TierHold
+from kledger.ledger.offload.memory_tier import MemoryCopy, MemoryTier, MemoryTiers, TierHold
 from kledger.ledger.store import abandon_engine
 from kledger.runtime.clock import Clock
 from kledger.runtime.manual_clock import ManualClock
@@ -17,6 +17,7 @@ __all__ = [
     "FaultyEngine",
     "Hold",
     "ManualClock",
+    "MemoryCopy",
     "MemoryTier",
     "MemoryTiers",
     "TierHold",

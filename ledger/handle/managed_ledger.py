@@ -594,7 +594,7 @@ class ManagedLedger:
         Raises:
             InvalidPosition: the position is not valid.
             InvalidArgument: no tier is set.
-            OffloadInProgress: another offload of this managed ledger runs.
+            LedgerOffloadRunning: another offload of this managed ledger runs.
             TierUnavailable, NonRecoverable, Corrupt, StorageFailed: the first failure.
             AlreadyClosed, Fenced: the handle cannot be used any more.
         """

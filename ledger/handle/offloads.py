@@ -21,7 +21,7 @@ from kledger.ledger.errors import (
     InvalidArgument,
     InvalidPosition,
     LedgerError,
-    OffloadInProgress,
+    LedgerOffloadRunning,
     StorageFailed,
 )
 from kledger.ledger.handle.ledger_changes import LedgerChanges, MetadataChanges, SelectLedgers
@@ -163,7 +163,7 @@ class Offloads:
 
     async def _copy(self, metadata: MetadataChanges, select: SelectLedgers) -> None:
         if self._run is not None:
-            raise OffloadInProgress(f"an offload of {self._shown_as} runs already")
+            raise LedgerOffloadRunning(f"an offload of {self._shown_as} runs already")
         driver = self.policies.driver
         if driver is None or isinstance(driver, str):
             raise InvalidArgument(f"{self._shown_as} has no tier to offload to: no driver is set")
@@ -284,14 +284,14 @@ def completed(
     """Return the change that completes an attempt; None if the ledger is gone.
 
     Raises:
-        OffloadInProgress: another attempt was named meanwhile.
+        LedgerOffloadRunning: another attempt was named meanwhile.
     """
     record = state.find(ledger_id)
     if record is None:
         return None
     named = record.offload
     if named is None or named.attempt != complete.attempt:
-        raise OffloadInProgress(
+        raise LedgerOffloadRunning(
             f"ledger {ledger_id}: attempt {complete.attempt} was replaced by "
             f"{None if named is None else named.attempt}"
         )

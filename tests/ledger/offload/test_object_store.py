@@ -161,9 +161,11 @@ def test_option_that_the_library_refuses_is_named(pool: BlockingPool) -> None:
         ("", "ValueError"),
         ("a  b\nc\n\nDebug source:\nX { secret }", "a b c"),
         (
-            "No privileges for path a/b: Error performing GET https://host:1/a/b?sig=abc - 403: "
-            + "<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code>"
-            + "<Message>hidden is not allowed</Message><RequestId>1</RequestId></Error>",
+            (
+                "No privileges for path a/b: Error performing GET https://host:1/a/b?sig=abc - 403:"
+                " <?xml version='1.0'?>\n<Error><Code>AccessDenied</Code>"
+                "<Message>hidden is not allowed</Message><RequestId>1</RequestId></Error>"
+            ),
             "Error performing GET https://host:1 - 403: AccessDenied: *** is not allowed",
         ),
         ("x" * 1000, "x" * 400),
