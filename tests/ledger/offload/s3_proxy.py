@@ -5,6 +5,7 @@ passes unchanged, headers that are signed too.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -56,13 +57,13 @@ class S3Proxy:
     """The proxy.
 
     Attributes:
-        requests: how many of each method it saw, those of faults too.
+        answered: how many requests of each method the server has answered.
         injected: how often a fault was applied.
     """
 
     def __init__(self, server_address: str) -> None:
         self._server = f"http://{server_address}"
-        self.requests: dict[str, int] = {}
+        self.answered: Counter[str] = Counter()
         self.injected = 0
         self._faults: list[Fault] = []
         self._session: ClientSession
@@ -94,7 +95,6 @@ class S3Proxy:
         await self._session.close()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.requests[request.method] = self.requests.get(request.method, 0) + 1
         body = await request.content.read()
         fault = self._fault_for(request.method)
         if fault is not None:
@@ -141,7 +141,9 @@ class S3Proxy:
                 for name, value in response.headers.items()
                 if name not in {"Connection", "Transfer-Encoding", "Date", "Server", "Keep-Alive"}
             }
-            return Answer(response.status, kept, await response.read())
+            content = await response.read()
+        self.answered[request.method] += 1
+        return Answer(response.status, kept, content)
 
 
 def _whole(answer: Answer) -> web.Response:
