@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kledger.ledger.engine.base import Buffer
-from kledger.ledger.errors import LedgerError
+from kledger.ledger.errors import LedgerError, TierUnavailable
 from kledger.ledger.metadata.ledger_list_state import LedgerListState
 from kledger.ledger.metadata.records import OffloadContext
 from kledger.ledger.offload.offload_policies import OffloadPolicies
@@ -66,10 +66,9 @@ class EntrySources:
         """
         failed: list[ReadSource] = []
         while True:
-            tiered = self._state.tiered(wanted.start.ledger_id)
             # The plan is made anew after a failure: a copy may have been deleted meanwhile.
-            sources = plan_read_sources(tiered, self.policies.read_priority)
-            source = next(each for each in sources if each not in failed)
+            tiered = self._state.tiered(wanted.start.ledger_id)
+            source = next(each for each in self._sources(tiered) if each not in failed)
             try:
                 if source is ReadSource.TIER and tiered is not None:
                     buffers = await self._read_tier(wanted, tiered)
@@ -80,9 +79,16 @@ class EntrySources:
                 if not self._goes_on(wanted, failed, error):
                     raise
             else:
-                if failed and source is ReadSource.PRIMARY:
+                if source is ReadSource.PRIMARY and self._is_fallback(tiered):
                     self.counts.fell_back += 1
                 return buffers, source
+
+    def _sources(self, tiered: OffloadContext | None) -> tuple[ReadSource, ...]:
+        is_paused = tiered is not None and self._services.tier.pauses.is_on(tiered.driver)
+        return plan_read_sources(tiered, self.policies.read_priority, is_tier_paused=is_paused)
+
+    def _is_fallback(self, tiered: OffloadContext | None) -> bool:
+        return plan_read_sources(tiered, self.policies.read_priority)[0] is ReadSource.TIER
 
     def _goes_on(self, wanted: WantedEntries, failed: list[ReadSource], error: LedgerError) -> bool:
         """Note a failure; return whether another source is asked.
@@ -93,11 +99,13 @@ class EntrySources:
         ledger_id = wanted.start.ledger_id
         if not self._state.has_ledger(ledger_id):
             return False
-        sources = plan_read_sources(self._state.tiered(ledger_id), self.policies.read_priority)
+        tiered = self._state.tiered(ledger_id)
+        sources = self._sources(tiered)
         if failed[-1] in sources:
-            what = f"reading {self._name} at {wanted.start}"
             if failed[-1] is ReadSource.PRIMARY:
-                self._services.health.failed(error, what)
+                self._services.health.failed(error, f"reading {self._name} at {wanted.start}")
+            elif isinstance(error, TierUnavailable) and error.timed_out and tiered is not None:
+                self._services.tier.pauses.begin(tiered.driver)
             if not leads_on(failed[-1], error):
                 return False
         return any(each not in failed for each in sources)

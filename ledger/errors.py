@@ -63,7 +63,14 @@ class StorageFailed(LedgerError):
 
 
 class TierUnavailable(LedgerError):
-    """The second storage did not answer as it should; a retry may succeed."""
+    """The second storage did not answer as it should; a retry may succeed.
+
+    `timed_out` means that it did not answer in time, so a retry may take as long.
+    """
+
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
 
 
 class NoMoreEntries(LedgerError):

@@ -28,7 +28,7 @@ from kledger.ledger.offload.copy_deletions import CopyDeletions
 from kledger.ledger.offload.copy_reads import DirectCopyReads
 from kledger.ledger.offload.object_tiers import ObjectStoreTiers
 from kledger.ledger.offload.tier_calls import TierCalls
-from kledger.ledger.offload.tier_services import TierServices
+from kledger.ledger.offload.tier_services import TierPauses, TierServices
 from kledger.ledger.offload.tiers import OffloaderFactory, Tiers
 from kledger.ledger.ownership import Ownership
 from kledger.ledger.reads.cold_reads import ColdReads
@@ -498,6 +498,7 @@ class LedgerStore:
                 self._engine, self._committer, tiers, calls,
                 clock=self.clock, timers=timers, pool=pool, supervisor=supervisor,
             ),
+            pauses=TierPauses(self.clock),
             slots=asyncio.Semaphore(self.config.offload_parallel),
             entropy=self._entropy,
         )  # fmt: skip

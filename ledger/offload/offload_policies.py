@@ -22,6 +22,9 @@ _READ_PRIORITIES: dict[str, ReadPriority] = {
 }
 
 
+_DRIVER_PARTS = ("name", "location", "offload", "open", "delete")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffloadPolicies:
     """What is copied to a tier, when, and which copy is read.
@@ -46,13 +49,24 @@ class OffloadPolicies:
     read_priority: ReadPriority = "tiered-first"
 
     def __post_init__(self) -> None:
-        priority = _READ_PRIORITIES.get(self.read_priority)
+        given: object = self.read_priority  # callers may be untyped
+        priority = _READ_PRIORITIES.get(str(given))
         if priority is None:
             raise InvalidArgument(
-                f"read_priority: expected one of {', '.join(_READ_PRIORITIES)}, "
-                f"got {self.read_priority!r}"
+                f"read_priority: expected one of {', '.join(_READ_PRIORITIES)}, got {given!r}"
             )
         object.__setattr__(self, "read_priority", priority)
+        for name in ("threshold_bytes", "threshold_ms", "deletion_lag_ms"):
+            value = getattr(self, name)
+            is_none = value is None and name == "deletion_lag_ms"
+            if not (is_none or isinstance(value, int)):
+                raise InvalidArgument(f"{name}: expected a whole number, got {value!r}")
+        lacks = [each for each in _DRIVER_PARTS if not hasattr(self.driver, each)]
+        if lacks and not isinstance(self.driver, str | None):
+            raise InvalidArgument(
+                f"driver: expected a URL or a LedgerOffloader, got {self.driver!r}, which has no "
+                f"{', '.join(lacks)}"
+            )
 
     def with_driver(self, driver: LedgerOffloader) -> "OffloadPolicies":
         """Return the same policies with another tier."""

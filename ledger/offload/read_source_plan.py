@@ -35,19 +35,20 @@ class ReadSource(StrEnum):
 
 
 def plan_read_sources(
-    tiered: OffloadContext | None, priority: ReadPriority
+    tiered: OffloadContext | None, priority: ReadPriority, *, is_tier_paused: bool = False
 ) -> tuple[ReadSource, ...]:
     """Return the sources of a read that the cache does not serve, the first to ask first.
 
     Args:
         tiered: the complete copy in the tier, None without one.
         priority: which copy is read while there are two.
+        is_tier_paused: whether the tier has just been too slow; the primary then comes first.
     """
     if tiered is None:
         return (ReadSource.PRIMARY,)
     if tiered.primary_deleted:
         return (ReadSource.TIER,)
-    if priority == "tiered-first":
+    if priority == "tiered-first" and not is_tier_paused:
         return (ReadSource.TIER, ReadSource.PRIMARY)
     return (ReadSource.PRIMARY, ReadSource.TIER)
 

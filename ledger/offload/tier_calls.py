@@ -75,7 +75,7 @@ class TierCalls:
             if not task.done():
                 task.cancel()
         if not task.done():
-            raise TierUnavailable(f"{what}: no answer within {timeout_ms} ms")
+            raise TierUnavailable(f"{what}: no answer within {timeout_ms} ms", timed_out=True)
         if task.cancelled():
             raise AlreadyClosed(f"{what}: was cancelled")
         outcome = task.result()

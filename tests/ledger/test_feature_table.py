@@ -183,6 +183,59 @@ Metrics/stats
         test_stats_show_the_revision
 """
 
+TIERED_STORAGE = """
+Prefix offload
+    ledger/offload/test_prefix_offload.py
+        test_prefix_offload_copies_closed_ledgers_and_returns_the_first_position_without_copy
+        test_prefix_offload_refuses_invalid_positions
+        test_prefix_offload_takes_the_first_position_of_an_empty_open_ledger
+        test_prefix_offload_runs_once_at_a_time
+        test_prefix_offload_continues_after_a_failure_and_reports_the_first
+        test_prefix_offload_skips_a_ledger_that_is_trimmed_meanwhile
+        test_prefix_offload_ends_cleanly_when_it_is_cancelled
+Two-phase + uuid
+    ledger/offload/test_two_phases.py
+        test_two_phases_a_crash_leaves_the_old_state_and_the_objects_go
+        test_two_phases_a_crash_after_the_completion_keeps_the_copy
+        test_two_phases_a_failed_copy_is_deleted_and_a_retry_completes
+        test_two_phases_no_object_is_deleted_while_the_outcome_of_its_completion_is_open
+        test_two_phases_an_attempt_that_was_replaced_is_not_completed
+    simulation/test_mistakes.py
+        test_a_planted_mistake_is_caught
+Read choice
+    ledger/offload/test_read_choice.py
+        test_read_choice_without_a_copy_is_the_primary
+        test_read_choice_tiered_first_is_the_tier
+        test_read_choice_bookkeeper_first_never_touches_the_tier_while_the_primary_is_there
+        test_read_choice_after_the_deletion_of_the_primary_is_the_tier_directly
+        test_read_choice_falls_back_to_the_primary_when_the_tier_fails
+        test_read_choice_changes_at_once_for_an_open_handle
+        test_read_choice_holds_for_every_way_to_read
+Deletion lag
+    ledger/offload/test_deletion.py
+        test_deletion_lag_is_compared_strictly
+        test_deletion_lag_none_or_negative_is_never
+        test_deletion_of_primaries_survives_a_crash
+Equality of copies
+    ledger/offload/test_read_choice.py
+        test_equality_of_copies_holds_for_bytes_positions_and_the_end
+Trim of offloaded
+    ledger/offload/test_deletion.py
+        test_trim_of_offloaded_deletes_both_copies
+        test_trim_of_offloaded_while_it_is_copied_leaves_nothing
+        test_deleting_a_managed_ledger_deletes_all_copies_and_broken_attempts
+        test_deleting_leaves_what_a_managed_ledger_of_the_same_name_made_anew
+Auto thresholds
+    ledger/offload/test_offload_plan.py
+        test_auto_thresholds_by_bytes
+        test_auto_thresholds_by_age
+        test_auto_thresholds_copy_the_oldest_first
+Failure isolation
+    ledger/offload/test_failure_isolation.py
+        test_failure_isolation_appends_tail_reads_and_primary_reads_go_on_while_a_tier_hangs
+        test_failure_isolation_closing_does_not_wait_for_a_tier_that_hangs
+"""
+
 OLD_MISTAKES = """
 #8284 reading an empty current ledger loops
     ledger/test_ledger_reader.py
@@ -238,7 +291,7 @@ def names_in(file: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, functions)}
 
 
-ROWS = {**rows_of(FEATURES), **rows_of(CURSORS), **rows_of(OLD_MISTAKES)}
+ROWS = {**rows_of(FEATURES), **rows_of(CURSORS), **rows_of(TIERED_STORAGE), **rows_of(OLD_MISTAKES)}
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -248,5 +301,5 @@ def test_every_row_has_tests_that_exist(row: str) -> None:
 
 
 def test_no_row_is_missing() -> None:
-    tables = (FEATURES, CURSORS, OLD_MISTAKES)
-    assert [15, 8, 8] == [len(rows_of(table)) for table in tables]
+    tables = (FEATURES, CURSORS, TIERED_STORAGE, OLD_MISTAKES)
+    assert [15, 8, 8, 8] == [len(rows_of(table)) for table in tables]

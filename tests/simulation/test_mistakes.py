@@ -355,7 +355,7 @@ def leaves_the_copies_of_what_is_deleted(record: LedgerRecord) -> list[Row]:
 
 
 def asks_the_primary_that_was_deleted(
-    tiered: OffloadContext | None, priority: ReadPriority
+    tiered: OffloadContext | None, priority: ReadPriority, *, is_tier_paused: bool = False
 ) -> tuple[ReadSource, ...]:
     """The primary is asked first, whether or not it is there."""
     return (ReadSource.PRIMARY, ReadSource.TIER) if tiered else (ReadSource.PRIMARY,)
@@ -407,7 +407,7 @@ MISTAKES = (
     Mistake(recovery, "plan_recovery", leaves_unfinished_compactions, seeds=500),
     Mistake(CompactionWriter, "_check_whole", completes_what_lacks_entries, seeds=500),
     Mistake(CursorState, "ledgers_removed", moves_over_what_was_kept, seeds=500),
-    Mistake(CompactedPositions, "note_read", forgets_what_was_read, seeds=50),
+    Mistake(CompactedPositions, "note_read", forgets_what_was_read, seeds=300),
     Mistake(CopyDeletions, "attempt_begins", lets_deletions_meet_attempts, seeds=200),
     Mistake(CopyDeletions, "_is_needed", believes_what_it_read_before, seeds=500),
     Mistake(CopyDeletions, "_is_repeated_later", deletes_a_broken_attempt_once, seeds=500),

@@ -16,6 +16,7 @@ from kledger.ledger import (
 )
 from kledger.ledger.engine.errors import EntryCorrupt
 from kledger.ledger.offload.copy_reads import READ_TIMEOUT_MS
+from kledger.ledger.offload.tier_services import PAUSE_MS
 from kledger.ledger.testing import FaultyEngine, ManualClock, MemoryTier, MemoryTiers
 from tests.ledger.offload.words import (
     COLD_STORE,
@@ -186,6 +187,28 @@ async def test_read_choice_of_a_tier_that_hangs_ends_in_time(
     await asyncio.wait([reading])
     with pytest.raises(TierUnavailable, match="reading ledger 2 from memory: no answer within"):
         reading.result()
+
+
+async def test_read_choice_asks_a_tier_that_hangs_again_after_a_pause(
+    store: LedgerStore, tier: MemoryTier, clock: ManualClock
+) -> None:
+    """Else each read of a ledger with two copies would wait as long as the first one."""
+    ml = await five(store, tier)
+    await offload_all(ml)
+    hold = tier.hold_next("open")
+    reading = asyncio.ensure_future(ml.read_entries(EARLIEST, 2))
+    await hold.reached()
+    await settled(clock, READ_TIMEOUT_MS)
+    assert [b"0", b"1"] == datas(await reading)
+    assert FIRST_FOUR == await first_four(ml)
+    assert (0, 6, 0) == reads(ml)
+    assert 3 == ml.read_counts.fell_back
+    clock.advance(PAUSE_MS)
+    assert FIRST_FOUR == await first_four(ml)
+    assert (0, 6, 4) == reads(ml)
+    await ml.delete_primaries([info.ledger_id for info in ml.ledgers])
+    store._services.tier.pauses.begin(tier.name)
+    assert FIRST_FOUR == await first_four(ml), "there is no other copy"
 
 
 async def test_read_choice_keeps_the_newest_entries_in_memory(

@@ -79,6 +79,6 @@ async def test_a_store_knows_object_stores_by_itself(tmp_path: Path) -> None:
         assert numbers(0, 4) == await all_of(ml), "its location is stored with every copy"
         assert 4 == ml.read_counts.tier
         await ml.truncate()
-        async with asyncio.timeout(60):
-            while [each for each in (tmp_path / "tier").rglob("*") if each.is_file()]:
-                await asyncio.sleep(0)
+        while (deleting := store._services.tier.deletions._task) is not None:
+            await asyncio.wait([deleting], timeout=60)
+        assert [] == [each for each in (tmp_path / "tier").rglob("*") if each.is_file()]
