@@ -26,6 +26,7 @@ from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.topics import Topic, TopicDefaults, TopicRegistry
 from tests.gateway.wire_client import WireClient
+from tests.topics.tier_words import MemoryFolders
 
 START_MS = 1_700_000_000_000
 
@@ -77,6 +78,7 @@ async def running_gateway(
     cache_bytes: int = 64 << 20,
     make_connection: ConnectionMaker | None = None,
     threads: StoreThreads | None = None,
+    tier: MemoryFolders | None = None,
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway; it must not have crashed at the end."""
     engine = engine or FaultyEngine(None)
@@ -86,11 +88,11 @@ async def running_gateway(
     crashes: list[BaseException] = []
     storage = StoreConfig(committer_queue_count_max=queue_count_max, cache_bytes=cache_bytes)
     async with LedgerStore.open(
-        None, config=storage, engine=engine, clock=clock, threads=threads
+        None, config=storage, engine=engine, clock=clock, threads=threads, offloaders=tier
     ) as store:
         supervisor = Supervisor(crashes.append, store.containment)
         timers = Timers(clock, supervisor)
-        registry = await TopicRegistry.open(store, TopicDefaults(), clock)
+        registry = await TopicRegistry.open(store, TopicDefaults(), clock, tier=tier)
         services = open_services(
             store,
             registry,
