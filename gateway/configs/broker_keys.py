@@ -81,7 +81,8 @@ _EFFECTS: Final = {
 _REASONS: Final = (
     (("ssl.", "sasl.", "principal."), "authentication and encryption are not supported."),
     (("log.cleaner.io.",), "a compaction reads and writes 2 MiB at a time, at a low priority."),
-    (("remote.", "follower.fetch."), "there is no tiered storage."),
+    (("remote.",), "the library of the object store has its own limits, see offload.options."),
+    (("follower.fetch.",), "there is one node, and nothing moves."),
     (("group.share.", "share."), "there are no share groups."),
     (("group.streams.",), "there are no groups of the protocol of Kafka Streams."),
     (("group.consumer.",), "an assignment is computed as soon as the group changes."),

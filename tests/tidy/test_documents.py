@@ -42,6 +42,7 @@ ELSEWHERE = {
     "kledger_compaction_read_bytes_total": "a metric, whose name is made of parts",
     "kledger_compaction_skipped_records_total": "a metric, whose name is made of parts",
     "kledger_compactions_running": "a metric, whose name is made of parts",
+    "kledger_entries_read": "a metric, whose name is made of parts",
     "kledger_ledger": "an alternative that was not taken",
     "public/default": "the namespace that always exists",
     "set_iterate_lower_bound": "a method of rocksdict",

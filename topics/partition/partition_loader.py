@@ -313,19 +313,7 @@ class _PartitionLoader:
             removing=removing,
             clock=context.clock,
         )
-        identity = PartitionIdentity(
-            topic=context.topic, topic_id=context.topic_id, index=context.index
-        )
-        offload = PartitionOffload(
-            identity,
-            store=self.store,
-            ledger=self.ledger,
-            keys=self.keys,
-            state=state,
-            index=self.index,
-            driver=context.driver,
-            supervisor=context.supervisor,
-        )
+        offload = self._make_offload()
         self.trimmer = LogTrimmer(
             store=self.store,
             ledger=self.ledger,
@@ -354,6 +342,19 @@ class _PartitionLoader:
             clock=context.clock,
             containment=context.supervisor.containment,
             compute_pool=self.store.compute_pool,
+        )
+
+    def _make_offload(self) -> PartitionOffload:
+        context = self.context
+        return PartitionOffload(
+            PartitionIdentity(topic=context.topic, topic_id=context.topic_id, index=context.index),
+            store=self.store,
+            ledger=self.ledger,
+            keys=self.keys,
+            state=self.state,
+            index=self.index,
+            driver=context.driver,
+            supervisor=context.supervisor,
         )
 
     def _load_compacted(self) -> CompactedLog | None:

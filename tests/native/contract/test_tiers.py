@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,10 +56,10 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0)
 
 
-def manifests(folder: Path) -> dict[str, dict[str, object]]:
-    tier = folder / "tier"
-    found = sorted(tier.rglob("manifest.json"))
-    return {str(each.parent.relative_to(tier)): json.loads(each.read_text()) for each in found}
+def manifests(folder: Path) -> list[dict[str, Any]]:
+    """Every manifest, by the path of its partition."""
+    found = sorted((folder / "tier").rglob("manifest.json"))
+    return [json.loads(each.read_text()) for each in found]
 
 
 async def test_offload_returns_the_first_position_that_is_not_offloaded(
@@ -76,7 +77,7 @@ async def test_offload_returns_the_first_position_that_is_not_offloaded(
             assert (first.ledger_id, 0, index) == (end.ledger_id, end.entry_id, end.partition)
     status = await client.offload_status("orders")
     assert ("success", "", 0) == (status.state, status.error, status.ledgers_left)
-    listed = [each["ledger_id"] for one in manifests(tmp_path).values() for each in one["ledgers"]]  # type: ignore[attr-defined]
+    listed = [each["ledger_id"] for one in manifests(tmp_path) for each in one["ledgers"]]
     offloaded = [
         each.ledger_id for one in stats.partitions for each in one.ledgers if each.offloaded
     ]
@@ -129,8 +130,10 @@ async def test_a_topic_of_a_namespace_and_its_deletion(
     await client.create_namespace("shop/eu")
     await filled(client, "shop/eu/orders")
     await client.offload("shop/eu/orders")
-    (path,) = manifests(tmp_path)
-    assert path.startswith("shop/eu/orders-")
+    (manifest,) = manifests(tmp_path)
+    assert ("shop/eu/orders", 0) == (manifest["topic"], manifest["partition"])
+    (folder,) = (tmp_path / "tier" / "shop" / "eu").iterdir()
+    assert f"orders-{manifest['topic_id']}" == folder.name
     await client.delete_topic("shop/eu/orders")
 
     async def is_empty() -> bool:
