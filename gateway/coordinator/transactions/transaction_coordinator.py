@@ -11,7 +11,7 @@ Must not know: API versions, message classes, how a partition keeps its transact
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -369,7 +369,7 @@ class TransactionCoordinator:
                 record.producer_id, record.groups, is_commit=is_commit
             )
             if record.groups != elsewhere:
-                record = replace(record, groups=elsewhere)
+                record = record._replace(groups=elsewhere)
         changes.append(self._records.change(record.transactional_id, record))
         if error := await submit_together(changes):
             raise error
@@ -378,7 +378,7 @@ class TransactionCoordinator:
         """Write the markers of an outcome, if there is one; where they are refused: again later.
 
         Which partitions and groups have theirs is kept in memory only, and the completion is
-        written lazily: after a crash before that the markers are written again.
+        written lazily: after a crash or a fault before that the markers are written again.
         """
         record = self._records.get(transactional_id)
         if record is None or not record.state.is_prepared:
@@ -394,9 +394,9 @@ class TransactionCoordinator:
                 groups = await self._parts.write_group_markers(
                     record.producer_id, record.groups, is_commit
                 )
-            unmarked = txn_state.with_unmarked(record, refused, groups)
-            self._records.replay(transactional_id, unmarked)
             if refused or groups:
+                unmarked = txn_state.with_unmarked(record, refused, groups)
+                self._records.replay(transactional_id, unmarked)
                 self._markers_rejected(transactional_id, refused, groups)
                 return
             done = txn_state.completed(record, self._parts.clock.now_ms())

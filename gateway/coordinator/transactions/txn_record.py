@@ -12,9 +12,8 @@ Value: version (u8, 1), state (u8), flags (u8, bit 0: the epoch rises with every
        Strings: length (u16), UTF-8.
 """
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from kledger.ledger.row_format import (
     FLAG,
@@ -71,9 +70,8 @@ class TxnState(Enum):
 _STATES = tuple(TxnState)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TxnRecord:
-    """One transactional id.
+class TxnRecord(NamedTuple):
+    """One transactional id; a tuple, as every step of a transaction replaces it.
 
     Attributes:
         previous_producer_id: the one before the epochs ran out; its last request may be repeated.
@@ -89,17 +87,17 @@ class TxnRecord:
 
     transactional_id: str
     producer_id: int
+    timeout_ms: int
+    updated_ms: int
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
     epoch: int = NO_EPOCH
     last_epoch: int = NO_EPOCH
-    timeout_ms: int
     state: TxnState = TxnState.EMPTY
     is_v2: bool = False
     partitions: frozenset[TopicPartition] = frozenset()
     groups: frozenset[str] = frozenset()
     start_ms: int = NO_TIME
-    updated_ms: int
 
 
 _KEYS: Final = RowKey("transaction", TXN_KEY_PREFIX, transactional_id=TEXT_REST)

@@ -8,7 +8,7 @@ Source: Kafka's TransactionCoordinator and TransactionMetadata, 4.3; KIP-98, KIP
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from kledger.gateway.coordinator.transactions.txn_record import (
@@ -121,8 +121,7 @@ def initialise(
         return Rejected(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is TxnState.ONGOING:
         return AbortFirst(abort_of(current, now_ms))
-    fresh = replace(
-        current,
+    fresh = current._replace(
         timeout_ms=request.timeout_ms,
         state=TxnState.EMPTY,
         partitions=frozenset(),
@@ -135,8 +134,7 @@ def initialise(
         if new_producer_id is None:
             return NeedProducerId()
         return _store(
-            replace(
-                fresh,
+            fresh._replace(
                 producer_id=new_producer_id,
                 previous_producer_id=current.producer_id,
                 epoch=0,
@@ -145,9 +143,9 @@ def initialise(
         )
     # Three cases: a new producer; the holder of the epoch; a retry after a lost answer.
     if is_first:
-        return _store(replace(fresh, epoch=current.epoch + 1, last_epoch=NO_EPOCH))
+        return _store(fresh._replace(epoch=current.epoch + 1, last_epoch=NO_EPOCH))
     if current.epoch in {NO_EPOCH, expected.epoch}:
-        return _store(replace(fresh, epoch=current.epoch + 1, last_epoch=current.epoch))
+        return _store(fresh._replace(epoch=current.epoch + 1, last_epoch=current.epoch))
     if expected.epoch == current.last_epoch:
         return _store(fresh)
     return Rejected(ErrorCode.PRODUCER_FENCED)
@@ -197,8 +195,7 @@ def add(
     if len(all_groups) > GROUPS_MAX:
         return Rejected(ErrorCode.POLICY_VIOLATION)
     return StoreRecord(
-        replace(
-            current,
+        current._replace(
             state=TxnState.ONGOING,
             is_v2=is_v2,
             partitions=all_partitions,
@@ -293,8 +290,7 @@ def _end_v2(
         if new_producer_id is None:
             return NeedProducerId()
         next_id = new_producer_id
-    raised = replace(
-        _prepared(current, is_commit=is_commit, now_ms=now_ms),
+    raised = _prepared(current, is_commit=is_commit, now_ms=now_ms)._replace(
         epoch=current.epoch + 1,
         last_epoch=current.epoch,
         next_producer_id=next_id,
@@ -318,7 +314,7 @@ def _repeated_end(current: TxnRecord, producer: ProducerIdAndEpoch, *, is_commit
 
 def _prepared(current: TxnRecord, *, is_commit: bool, now_ms: int) -> TxnRecord:
     state = TxnState.PREPARE_COMMIT if is_commit else TxnState.PREPARE_ABORT
-    return replace(current, state=state, updated_ms=now_ms)
+    return current._replace(state=state, updated_ms=now_ms)
 
 
 def abort_of(current: TxnRecord, now_ms: int) -> TxnRecord:
@@ -330,8 +326,7 @@ def abort_of(current: TxnRecord, now_ms: int) -> TxnRecord:
     assert current.state is TxnState.ONGOING, f"nothing to abort in {current.state}"
     assert current.epoch < EPOCH_MAX, "the epoch that was kept for fencing is used up"
     epoch = current.epoch + 1
-    return replace(
-        _prepared(current, is_commit=False, now_ms=now_ms),
+    return _prepared(current, is_commit=False, now_ms=now_ms)._replace(
         epoch=epoch,
         last_epoch=NO_EPOCH if epoch == EPOCH_MAX else current.epoch,
     )
@@ -342,8 +337,7 @@ def with_unmarked(
 ) -> TxnRecord:
     """Return what is left of an outcome when all have taken it but these partitions and groups."""
     assert prepared.state.is_prepared, f"nothing to end in {prepared.state}"
-    return replace(
-        prepared,
+    return prepared._replace(
         partitions=prepared.partitions.intersection(partitions),
         groups=prepared.groups.intersection(groups),
     )
@@ -353,8 +347,7 @@ def completed(prepared: TxnRecord, now_ms: int) -> TxnRecord:
     """Return the record that holds when all markers are durable."""
     assert prepared.state.is_prepared, f"nothing to complete in {prepared.state}"
     is_commit = prepared.state is TxnState.PREPARE_COMMIT
-    record = replace(
-        prepared,
+    record = prepared._replace(
         state=TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT,
         partitions=frozenset(),
         groups=frozenset(),
@@ -364,8 +357,7 @@ def completed(prepared: TxnRecord, now_ms: int) -> TxnRecord:
     )
     if prepared.next_producer_id == NO_ID:
         return record
-    return replace(
-        record,
+    return record._replace(
         producer_id=prepared.next_producer_id,
         previous_producer_id=prepared.producer_id,
         epoch=0,

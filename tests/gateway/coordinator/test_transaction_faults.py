@@ -92,7 +92,6 @@ async def test_failed_step_is_refused_and_can_be_repeated(
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (txn_state, "with_unmarked"),
         (txn_state, "completed"),
         (RecordTable, "row"),
     ],

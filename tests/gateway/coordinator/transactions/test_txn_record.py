@@ -1,7 +1,5 @@
 """The stored form of a transactional id."""
 
-from dataclasses import replace
-
 import pytest
 
 from kledger.gateway.coordinator.transactions.txn_record import (
@@ -15,8 +13,7 @@ from kledger.ledger import UnreadableRow
 from kledger.offsets import TopicPartition
 
 PLAIN = TxnRecord(transactional_id="é-1", producer_id=7, timeout_ms=60_000, updated_ms=1)
-FULL = replace(
-    PLAIN,
+FULL = PLAIN._replace(
     previous_producer_id=5,
     next_producer_id=9,
     epoch=32_767,
@@ -33,7 +30,7 @@ FULL = replace(
 
 
 @pytest.mark.parametrize(
-    "record", [PLAIN, FULL, *(replace(FULL, state=state) for state in TxnState)]
+    "record", [PLAIN, FULL, *(FULL._replace(state=state) for state in TxnState)]
 )
 def test_row_reads_back_equal(record: TxnRecord) -> None:
     key = encode_txn_key(record.transactional_id)

@@ -1,6 +1,5 @@
 """Which step of a transaction may follow which; rows 110 to 125 of docs/SCENARIOS.md."""
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -308,19 +307,18 @@ def test_row_112_end_with_the_last_epoch_brings_a_new_producer_id() -> None:
 
 
 def test_a_transaction_takes_so_many_groups() -> None:
-    full = replace(record(), groups=frozenset(map(str, range(GROUPS_MAX))))
+    full = record()._replace(groups=frozenset(map(str, range(GROUPS_MAX))))
     for group, expected in (("0", Unchanged(ME)), ("new", Rejected(ErrorCode.POLICY_VIOLATION))):
         assert expected == add(full, ME, groups=[group], is_v2=False, now_ms=NOW)
 
 
 def test_what_has_taken_its_marker_is_not_asked_again() -> None:
-    prepared = replace(
-        record(TxnState.PREPARE_ABORT),
+    prepared = record(TxnState.PREPARE_ABORT)._replace(
         partitions=frozenset({HERE, TopicPartition("t", 1)}),
         groups=frozenset({"a", "b"}),
     )
     left = with_unmarked(prepared, [HERE, TopicPartition("gone", 0)], ["b", "gone"])
-    assert replace(prepared, partitions=frozenset({HERE}), groups=frozenset({"b"})) == left
+    assert prepared._replace(partitions=frozenset({HERE}), groups=frozenset({"b"})) == left
     assert completed(prepared, NOW) == completed(with_unmarked(left, (), ()), NOW)
 
 
@@ -332,7 +330,7 @@ def test_row_125_a_transaction_times_out_and_its_producer_is_fenced() -> None:
     assert is_timed_out(record(), 1_001)
     assert not is_timed_out(record(TxnState.PREPARE_COMMIT), 10_000)
     for rising in (False, True):
-        aborted = abort_of(replace(record(), is_v2=rising), NOW)
+        aborted = abort_of(record()._replace(is_v2=rising), NOW)
         assert Rejected(CONCURRENT) == added(aborted, ProducerIdAndEpoch(7, aborted.epoch))
         done = completed(aborted, NOW)
         goes_on_as = ProducerIdAndEpoch(7, 5)
@@ -349,7 +347,7 @@ def test_row_125_a_transaction_times_out_and_its_producer_is_fenced() -> None:
 
 def test_the_last_epoch_can_be_fenced() -> None:
     assert EPOCH_MAX == abort_of(record(epoch=EPOCH_EXHAUSTED), NOW).epoch
-    rising = replace(record(epoch=EPOCH_EXHAUSTED), is_v2=True)
+    rising = record(epoch=EPOCH_EXHAUSTED)._replace(is_v2=True)
     done = completed(abort_of(rising, NOW), NOW)
     assert EPOCH_MAX == done.epoch
     me = ProducerIdAndEpoch(7, EPOCH_EXHAUSTED)
