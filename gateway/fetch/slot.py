@@ -39,14 +39,15 @@ if TYPE_CHECKING:
 
 FETCH = 1
 READ_COMMITTED = 1
+UNKNOWN_TOPIC_ID = int(ErrorCode.UNKNOWN_TOPIC_ID)
+UNKNOWN_TOPIC_OR_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 LogLookup = tuple["PartitionLog | None", int]
 """The log of a partition and NONE, or None and an error code."""
 
 
 def missing_partition_code(*, has_topic_ids: bool) -> int:
     """Return the error code of a partition that no longer exists."""
-    code = ErrorCode.UNKNOWN_TOPIC_ID if has_topic_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return int(code)
+    return UNKNOWN_TOPIC_ID if has_topic_ids else UNKNOWN_TOPIC_OR_PARTITION
 
 
 def without_records(result: FetchResult) -> FetchResult:
@@ -363,15 +364,19 @@ class FetchSlot(ResponseSlot):
     def _answer(self) -> None:
         """Read and answer, when there is room for the response."""
         self._stop_listening()
-        room = self._port.fetch_space
-        if not room.has_room():
+        space = self._port.fetch_space
+        admitted_bytes = space.admitted_bytes()
+        if admitted_bytes:
+            self._read(admitted_bytes)
+        else:
             self._open_slot()
-            room.wait_for_room(self._read)
-            return
-        self._read()
+            space.wait_for_room(self._resume)
 
-    def _read(self) -> None:
-        budget = FetchBudget(min(self._bytes_max, self._port.fetch_space.fetch_bytes_max))
+    def _resume(self) -> None:
+        self._read(self._port.fetch_space.fetch_bytes_max)
+
+    def _read(self, admitted_bytes: int) -> None:
+        budget = FetchBudget(min(self._bytes_max, admitted_bytes))
         results: list[FetchResult] = []
         try:
             for one in self.wanted:

@@ -536,7 +536,7 @@ class Connection(asyncio.BufferedProtocol):
             or state.request_bytes > listener.config.queued_max_connection_bytes
         ):
             self.read_flow.pause()
-        else:
+        elif self.read_flow.is_paused:
             self.read_flow.resume()
 
 

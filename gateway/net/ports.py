@@ -38,8 +38,8 @@ class FetchSpace(Protocol):
         """How many bytes a fetch may add now; its first batch may be larger."""
         ...
 
-    def has_room(self) -> bool:
-        """Return whether a fetch may be answered now; if not, it must `wait_for_room`."""
+    def admitted_bytes(self) -> int:
+        """Return `fetch_bytes_max`; 0: a fetch must `wait_for_room` before it is answered."""
         ...
 
     def wait_for_room(self, resume: Callable[[], None]) -> None:

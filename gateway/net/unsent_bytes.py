@@ -98,9 +98,10 @@ class UnsentBytes:
 
     def measure(self, connection: SendingConnection) -> None:
         """Record the unsent bytes of a connection now."""
-        unsent = connection.unsent_bytes
-        self.state.record_unsent(connection, unsent, connection.taken_bytes, self._now_ms())
-        if self.state.is_high:
+        state, unsent = self.state, connection.unsent_bytes
+        if unsent or state.is_holding(connection):
+            state.record_unsent(connection, unsent, connection.taken_bytes, self._now_ms())
+        if state.is_high:
             self._arm()
 
     def fetch_bytes_max(self) -> int:
@@ -211,9 +212,12 @@ class ConnectionSpace:
         """How many bytes a fetch may add now; its first batch may be larger."""
         return self._unsent.fetch_bytes_max()
 
-    def has_room(self) -> bool:
-        """Return whether a fetch may be answered now; if not, it must `wait_for_room`."""
-        return self._unsent.has_room(self._connection)
+    def admitted_bytes(self) -> int:
+        """Return `fetch_bytes_max`; 0: a fetch must `wait_for_room` before it is answered."""
+        state = self._unsent.state
+        if state.is_crowded and not self._unsent.has_room(self._connection):
+            return 0
+        return state.fetch_bytes_max
 
     def wait_for_room(self, resume: Callable[[], None]) -> None:
         """Call `resume` when there is room; never after the connection was closed."""

@@ -72,6 +72,10 @@ class UnsentState(Generic[Holder]):
         """How many bytes the next fetch may add; its first batch may be larger."""
         return max((self.limit // 2 - self.total) // FREE_PARTS, FETCH_BYTES_MIN)
 
+    def is_holding(self, holder: Holder) -> bool:
+        """Return whether a connection held unsent bytes when it was measured last."""
+        return holder in self._holdings
+
     def record_unsent(self, holder: Holder, size: int, taken: int, now_ms: int) -> None:
         """Record a measurement: the unsent bytes of a connection, and those taken in all."""
         holding = self._holdings.get(holder)
@@ -119,7 +123,7 @@ class UnsentState(Generic[Holder]):
     @property
     def is_high(self) -> bool:
         """Whether so many bytes are held, or were, that their fall must be measured."""
-        return max(self.total, self._peak) >= FALL_BYTES_MIN
+        return self.total >= FALL_BYTES_MIN or self._peak >= FALL_BYTES_MIN
 
     def has_fallen(self) -> bool:
         """Return True once after a fall by half of the peak, and by at least `FALL_BYTES_MIN`."""

@@ -24,8 +24,8 @@ class Room:
         self.waiting: list[Callable[[], None]] = []
         self.reserved = 0
 
-    def has_room(self) -> bool:
-        return not self.is_full
+    def admitted_bytes(self) -> int:
+        return 0 if self.is_full else self.fetch_bytes_max
 
     def wait_for_room(self, resume: Callable[[], None]) -> None:
         self.waiting.append(resume)
