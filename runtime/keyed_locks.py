@@ -18,7 +18,7 @@ class _Lock(asyncio.Lock):
     users = 0
 
 
-class _Holding(Generic[Key]):
+class _LockUse(Generic[Key]):
     """One use of a lock; a class, as it costs half of what a generator does."""
 
     __slots__ = ("_key", "_lock", "_locks")
@@ -65,9 +65,9 @@ class KeyedLocks(Generic[Key]):
     def __len__(self) -> int:
         return len(self._locks)
 
-    def holding(self, key: Key) -> "_Holding[Key]":
+    def holding(self, key: Key) -> "_LockUse[Key]":
         """Return a context that holds the lock of a key during the body."""
-        return _Holding(self._locks, key)
+        return _LockUse(self._locks, key)
 
     async def settle(self, is_included: Callable[[Key], bool] = lambda key: True) -> None:
         """Wait until every lock that is held now was released, of the included keys."""

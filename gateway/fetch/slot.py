@@ -159,7 +159,7 @@ class FetchedPartition:
                 self.key, self.index, 0,
                 log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted, (), 0,
             )  # fmt: skip
-        if is_committed and read.chunks:
+        if is_committed and read.chunks and log.has_aborted_after(self.offset):
             end_offset = read_header(read.chunks[-1]).last_offset + 1
             aborted = log.aborted_transactions(self.offset, end_offset)
         return (

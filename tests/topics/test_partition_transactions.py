@@ -131,6 +131,7 @@ async def test_aborted_transactions_are_found_by_range() -> None:
         assert [(9, 0)] == log.aborted_transactions(0, 4)
         assert [(9, 4)] == log.aborted_transactions(2, 6)
         assert [(9, 4, 5)] == [each[:3] for each in log.aborted_between(2, 6)]
+        assert [True, False] == [log.has_aborted_after(offset) for offset in (5, 6)]
 
 
 async def test_aborted_transactions_of_what_is_compacted_are_not_listed() -> None:

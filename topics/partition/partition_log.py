@@ -194,6 +194,10 @@ class PartitionLog:
         """Whether the producer has an open transaction in this partition."""
         return self._state.has_transaction(producer_id, epoch)
 
+    def has_aborted_after(self, offset: int) -> bool:
+        """Whether an aborted transaction ended at an offset or later; most partitions have none."""
+        return self._state.transactions.aborted.next_free > offset
+
     def aborted_transactions(self, offset: int, end_offset: int) -> list[tuple[int, int]]:
         """Producer id and first offset of the aborted transactions with records in a range.
 
