@@ -37,15 +37,15 @@ MANY = [bytes([number]) * (1 << 18) for number in range(95)]
 """Three parts of an upload, 24 blocks."""
 _buckets = count(1)
 
+pytestmark = pytest.mark.slow  # the servers are built with Go
+
 SERVERS: dict[str, Callable[[Path], S3Server]] = {
     "versitygw": VersityGateway,
     "rclone": RcloneServer,
 }
 
 
-@pytest.fixture(
-    scope="session", params=["versitygw", pytest.param("rclone", marks=pytest.mark.slow)]
-)
+@pytest.fixture(scope="session", params=SERVERS)
 def s3_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[S3Server]:
