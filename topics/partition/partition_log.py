@@ -324,8 +324,7 @@ class PartitionLog:
         self, batch: Buffer, record_count: int, max_timestamp: int, time_ms: int, done: AppendDone
     ) -> AppendResult | None:
         """Append the batch that was begun last to the ledger."""
-        state, size = self._state, len(batch)
-        base_offset = state.next_offset - record_count
+        state, size, base_offset = self._state, len(batch), self._state.next_offset - record_count
         try:
             ledger_id, entry_id = self._ledger.append_nowait(
                 batch, record_count, max_timestamp, self._pending.appended
