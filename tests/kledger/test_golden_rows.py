@@ -87,24 +87,31 @@ from kledger.offsets.records import (
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.records import (
+    NAMESPACE_ROWS,
     Checkpoint,
+    NamespaceRecord,
     TopicRecord,
     decode_aborted,
     decode_checkpoint,
+    decode_first_timestamp,
     decode_interval,
     decode_ledger_summary,
     decode_log_start,
+    decode_manifest,
     decode_topic,
     encode_aborted,
     encode_checkpoint,
+    encode_first_timestamp,
     encode_interval,
     encode_ledger_summary,
     encode_log_start,
+    encode_manifest,
     encode_topic,
 )
 from kledger.topics.partition.transaction_state import AbortedTransaction
 
 TOPIC_ID = UUID("0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9")
+NAMESPACE = NamespaceRecord("shop/eu", {"retention.ms": "5"}, 99)
 EMPTY_GROUP = ClassicGroupRecord(
     group_id="g",
     generation=7,
@@ -320,6 +327,12 @@ VALUES = [
      "7465645f6d73223a313730303030303030303030302c226964223a22306131623263336434653566"
      "3630373138323933613462356336643765386639222c226e616d65223a226f7264657273222c2270"
      "6172746974696f6e73223a337d")),
+    ("namespace", NAMESPACE, lambda: NAMESPACE_ROWS.encode(NAMESPACE),
+     lambda row: NAMESPACE_ROWS.decode(NAMESPACE_ROWS.encode_key("shop/eu"), row)[1],
+     "01" + b'{"configs":{"retention.ms":"5"},"created_ms":99,"name":"shop/eu"}'.hex()),
+    ("first timestamp", 41, lambda: encode_first_timestamp(41),
+     lambda row: decode_first_timestamp(7, row), "010000000000000029"),
+    ("manifest", 41, lambda: encode_manifest(41), decode_manifest, "010000000000000029"),
     ("log start", 41, lambda: encode_log_start(41), decode_log_start,
      "010000000000000029"),
     ("ledger summary", LedgerSummary(5, 1, 2, 3),
