@@ -10,7 +10,7 @@ Must not know: clients, how a ledger is copied.
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
@@ -69,6 +69,19 @@ class TopicOffload:
 class _LastRun:
     state: OffloadState
     error: str = ""
+
+
+@dataclass(slots=True)
+class _Round:
+    """What a round has done for a topic.
+
+    Attributes:
+        copies: whether it has begun to copy ledgers, which makes it a run.
+        errors: of its partitions.
+    """
+
+    copies: bool = False
+    errors: list[str] = field(default_factory=list)
 
 
 class Offloading:
@@ -183,29 +196,33 @@ class Offloading:
             await asyncio.gather(*(self._run_due(topic) for topic in some))
 
     async def _run_due(self, topic: Topic) -> None:
-        for log in topic.open_partitions():  # without counting as a use of them
-            if not topic.is_deleted and not self._is_running(topic):
-                await self._run_partition(topic, log)
-        for index in await self._store.run_blocking(self._due_when_closed, topic):
-            if topic.is_deleted or self._is_running(topic):
-                return
-            try:
-                log = await topic.open_partition(index)
-            except TopicsError as error:
-                logger.warning("tier of %s-%d: %s", topic.name, index, error)
-            else:
-                await self._run_partition(topic, log)
+        round_ = _Round()
+        try:
+            for log in topic.open_partitions():  # without counting as a use of them
+                await self._run_partition(topic, log, round_)
+            for index in await self._store.run_blocking(self._due_when_closed, topic):
+                if topic.is_deleted:
+                    break
+                try:
+                    log = await topic.open_partition(index)
+                except TopicsError as error:
+                    logger.warning("tier of %s-%d: %s", topic.name, index, error)
+                else:
+                    await self._run_partition(topic, log, round_)
+        finally:
+            if round_.copies:
+                self._ended(topic, round_.errors)
 
-    async def _run_partition(self, topic: Topic, log: PartitionLog) -> None:
-        if log.is_closed:
-            return  # it was closed meanwhile
-        errors: list[str] = []
+    async def _run_partition(self, topic: Topic, log: PartitionLog, round_: "_Round") -> None:
+        if log.is_closed or (self._is_running(topic) and not round_.copies):
+            return  # it was closed meanwhile, or a user has begun a run
         policies = log.offload.policies(topic.config)
         copies = (policies.threshold_bytes >= 0 or policies.threshold_ms >= 0) and bool(
             waiting_count(log.managed_ledger.ledgers)
         )
         try:
             if copies:
+                round_.copies = True
                 self._runs[topic.id] = _LastRun(OffloadState.RUNNING)
                 await log.offload.copy_due(log.last_stable_position)
             await log.offload.delete_primaries(topic.config, self._clock.now_ms())
@@ -213,10 +230,7 @@ class Offloading:
         except TopicsError as error:
             if not topic.is_deleted:
                 logger.warning("tier of %s-%d: %s", topic.name, log.index, error)
-            errors.append(f"partition {log.index}: {error}")
-        finally:
-            if copies:
-                self._ended(topic, errors)
+            round_.errors.append(f"partition {log.index}: {error}")
 
     def _due_when_closed(self, topic: Topic) -> list[int]:
         """Return the closed partitions that have something to do; for a thread.

@@ -419,8 +419,8 @@ class TopicRegistry:
         check_strategy(changes, self.defaults)
         config = effective_config(configs, self.defaults, topic.namespace_configs)
         # What was set before, and is not possible any more, does not prevent other changes.
-        if config != topic.config:
-            check_remote_storage(config, has_tier=self.tier is not None)
+        has_tier = self.tier is not None or topic.config.is_remote_storage_enabled
+        check_remote_storage(config, has_tier=has_tier)
         return configs
 
     def check_defaults(self, defaults: TopicDefaults) -> None:

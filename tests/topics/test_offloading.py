@@ -409,6 +409,47 @@ async def test_dead_tier_fails_reads_of_what_only_it_has() -> None:
         assert [b"4"] == values(await log.read(4, 1 << 20))
 
 
+async def test_settings_of_a_topic_can_be_changed_after_the_tier_was_taken_away() -> None:
+    async with tiered_topics() as tiered:
+        await tiered.filled(3, remote_storage_enable="true")
+        engine = tiered.opened.engine
+    async with open_topics(engine) as again:
+        await again.registry.alter_configs("orders", {"retention.ms": "5"})
+        await again.registry.alter_configs("orders", {"remote.storage.enable": None})
+        with pytest.raises(InvalidConfig):
+            await again.registry.alter_configs("orders", {"remote.storage.enable": "true"})
+
+
+async def test_status_of_a_round_tells_of_every_partition() -> None:
+    async with tiered_topics() as tiered:
+        registry = tiered.opened.registry
+        configs = {**TWO_ENTRIES, "kledger.offload.threshold.bytes": "0"}
+        topic = await registry.create("orders", partitions=2, configs=configs)
+        for index in range(2):
+            log = await topic.open_partition(index)
+            for _ in range(3):
+                await append(log, batch())
+        tiered.tier.below(f"public/default/orders-{topic.id.hex}/0").is_down = True
+        await tiered.offloading.run_due()
+        status = await tiered.offloading.status(topic)
+        assert (OffloadState.ERROR, "partition 0: the tier is down", 1) == (
+            status.state, status.error, status.ledgers_left,
+        )  # fmt: skip
+
+
+async def test_partitions_that_are_being_offloaded_are_not_idle() -> None:
+    async with tiered_topics() as tiered:
+        log = await tiered.filled(5)
+        topic = tiered_topic(tiered)
+        hold = tiered.tier.below(f"public/default/orders-{topic.id.hex}/0").hold_next("offload")
+        tiered.offloading.start(topic)
+        await hold.reached()
+        assert log.is_awaited
+        hold.release()
+        await tiered.ended(topic)
+        assert not log.is_awaited
+
+
 async def test_without_a_tier_nothing_is_offloaded() -> None:
     async with open_topics() as opened:
         log = await opened.log(configs=TWO_ENTRIES)

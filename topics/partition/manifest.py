@@ -63,11 +63,16 @@ def listed(ledgers: Sequence[LedgerInfo], location: Mapping[str, str]) -> list[L
             continue
         if not info.offloaded or info.offload is None:
             break
-        if dict(info.offload.location) == dict(location):
+        if _place(info.offload.location) == _place(location):
             found.append(info)
         else:
             found.clear()
     return found
+
+
+def _place(location: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return what tells two folders apart: the endpoint of a URL may have got another name."""
+    return location.get("url"), location.get("folder")
 
 
 def fingerprint(ledgers: Sequence[LedgerInfo]) -> int:

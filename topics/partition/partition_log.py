@@ -178,7 +178,7 @@ class PartitionLog:
     def is_awaited(self) -> bool:
         """Whether an append, a listener or an open transaction keeps the partition open."""
         is_awaited = bool(self._pending.waiting) or self._listeners.has_others(self)
-        is_awaited = is_awaited or self._ledger.is_compacting
+        is_awaited = is_awaited or self._ledger.is_compacting or self.offload.is_running
         return is_awaited or self.idle.is_held or any(self._state.transactions.open())
 
     def producers(self) -> dict[int, ProducerEntry]:

@@ -25,7 +25,7 @@ from kledger.ledger import (
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.config.topic_config import TopicConfig
-from kledger.topics.errors import NoTier, OffloadRunning, UnknownPosition
+from kledger.topics.errors import NoTier, OffloadRunning, TopicsError, UnknownPosition
 from kledger.topics.keys import PartitionKeys, ids_after
 from kledger.topics.partition import manifest, records
 from kledger.topics.partition.offload_plan import local_removals, offload_policies
@@ -155,6 +155,7 @@ class PartitionOffload:
             raise NoTier("the server has no tier to offload to: offload.url is not set")
         if self._is_running:
             raise OffloadRunning(f"an offload of {self._identity} runs already")
+        failure: TopicsError | None = None
         self._is_running = True
         self.driver.before_copy = self._manifest.try_to_update
         try:
@@ -162,10 +163,14 @@ class PartitionOffload:
             if last is not None:
                 with translated_errors():
                     await run(last.successor)
+        except TopicsError as error:
+            failure = error  # other ledgers may have been copied
         finally:
             self.driver.before_copy = None
             self._is_running = False
-            await self._manifest.try_to_update()
+        await self._manifest.try_to_update()
+        if failure is not None:
+            raise failure
 
     async def delete_primaries(self, config: TopicConfig, now_ms: int) -> None:
         """Delete the primary copies that the lag and the local retention release.

@@ -7,7 +7,8 @@ import pytest
 from kledger.ledger import LedgerInfo, OffloadContext
 from kledger.topics.partition.manifest import fingerprint, listed
 
-HERE, THERE = {"folder": "a"}, {"folder": "b"}
+HERE, THERE = {"url": "s3://a", "folder": "a", "region": "x"}, {"url": "s3://b", "folder": "a"}
+RENAMED = {"url": "s3://a", "folder": "a", "endpoint": "other"}
 
 
 def ledger(
@@ -49,6 +50,7 @@ def ledger(
         ([ledger(1, THERE), ledger(2, HERE), ledger(3, HERE)], [2, 3]),
         ([ledger(1, HERE), ledger(2, THERE), ledger(3, HERE)], [3]),
         ([ledger(1, HERE), ledger(2, THERE)], []),
+        ([ledger(1, RENAMED), ledger(2, HERE)], [1, 2]),
     ],
 )
 def test_ledgers_are_listed_without_a_gap(ledgers: list[LedgerInfo], expected: list[int]) -> None:
