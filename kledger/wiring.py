@@ -131,7 +131,7 @@ class BrokerServer:
                 await _check_address_free(name, address)
         try:
             self._tiers = self._make_tiers()
-            self._store = await self._open_store(self._tiers)
+            self._store = await self._open_store()
             self._supervisor.containment = self._store.containment
             self._services = await self._build_services(self._store)
             show_services(self._services)
@@ -235,7 +235,7 @@ class BrokerServer:
                 tiers.check(offload.url)
         return tiers
 
-    async def _open_store(self, tiers: ObjectStoreTiers) -> LedgerStore:
+    async def _open_store(self) -> LedgerStore:
         settings = self._settings
         path = None if settings.server.memory else settings.server.data
         store = await LedgerStore.open(
@@ -243,7 +243,7 @@ class BrokerServer:
             config=settings.storage,
             clock=self._clock,
             engine=self._engine,
-            offloaders=tiers,
+            offloaders=self._tiers,
         )
         store.on_fatal = self._on_crash
         return store
