@@ -1,27 +1,34 @@
 """kledger doctor: check a stopped store and list what is damaged.
 
-The folder is only read. Exit code 0: nothing is damaged; 1: something is; 2: the folder is no
-store, or a server uses it.
+The folder is only read; with --tier, the copies of ledgers in the object store are read, too.
+Exit code 0: nothing is damaged; 1: something is; 2: the folder is no store, a server uses it, or a
+setting has a mistake.
 """
 
 import argparse
 
-from kledger.cli import EXIT_FAILURE, usage_error
+from kledger.cli import EXIT_FAILURE, tier_check, usage_error
 from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
-from kledger.ledger.inspection import Inspection, Problem, inspect_folder
+from kledger.ledger.inspection import Inspection, Problem, StoppedStore, inspect_folder
+from kledger.setting_values import SettingError
 from kledger.topics.inspection import BatchCheck, partition_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--data", metavar="DIR", required=True, help="the folder of the store")
+    tier_check.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check a folder; return the exit code."""
+    tier = None
     try:
         found = inspect_folder(arguments.data, check_entry=BatchCheck())
-    except (StoreInUse, StoreUnusable) as error:
+        if arguments.tier:
+            with StoppedStore(arguments.data) as store:
+                tier = tier_check.check_tier(store, arguments, BatchCheck)
+    except (StoreInUse, StoreUnusable, SettingError) as error:
         return usage_error(str(error))
     except LedgerError as error:
         print(f"{arguments.data}: {error}")
@@ -31,7 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     if found.torn_tail is not None:
         print(f"note: the next start cuts off the trace of a crash: {found.torn_tail}")
     print(summary(found))
-    return EXIT_FAILURE if found.problems else 0
+    if tier is not None:
+        tier.show()
+    return EXIT_FAILURE if found.problems or (tier is not None and tier.problems) else 0
 
 
 def described(problem: Problem) -> str:

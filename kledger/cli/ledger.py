@@ -12,17 +12,19 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kledger.cli import EXIT_FAILURE, add_verbs, failure, ledger_dump, usage_error
+from kledger.cli import EXIT_FAILURE, add_verbs, failure, ledger_dump, tier_check, usage_error
 from kledger.cli.doctor import described
 from kledger.cli.ledger_dump import FORMATS, ExportRequest, PositionOrOffset
 from kledger.cli.ledger_text import details, listed
 from kledger.cli.plain_text import table
 from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.ledger.inspection import Problem, StoppedStore, StoredManagedLedger
+from kledger.setting_values import SettingError
 from kledger.topics.inspection import BatchCheck, PartitionName, StoredTopics, partition_of
 
 _VERBS = {
@@ -50,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     added["verify"].add_argument(
         "name", metavar="NAME", nargs="?", help=f"{names}; without it, all"
     )
+    tier_check.add_arguments(added["verify"])
     dump = added["dump"]
     dump.add_argument("name", metavar="NAME", help=names)
     position = "a position LEDGER:ENTRY, or an offset of a partition"
@@ -85,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
             code = verbs[arguments.verb](store, arguments)
             sys.stdout.flush()
             return code
-    except (StoreInUse, StoreUnusable, UnknownName) as error:
+    except (StoreInUse, StoreUnusable, UnknownName, SettingError) as error:
         return usage_error(str(error))
     except LedgerError as error:
         return failure(str(error))
@@ -137,14 +140,20 @@ def verify(store: StoppedStore, arguments: argparse.Namespace) -> int:
     stored = find(store, topics, arguments) if arguments.name is not None else None
     found = store.verify(stored, BatchCheck())
     problems = [*map(described, found.problems), *topics.problems]
+    tier = None
+    if arguments.tier:
+        name = None if stored is None else stored.name
+        tier = tier_check.check_tier(store, arguments, BatchCheck, name)
+    is_damaged = bool(problems) or (tier is not None and bool(tier.problems))
     if arguments.json:
         fields = {
             "managed_ledgers": found.managed_ledger_count, "entries": found.entry_count,
             "bytes": found.entry_bytes, "torn_tail": store.torn_tail,
             "problems": [*map(_problem, found.problems), *map(_row_problem, topics.problems)],
+            "tier": None if tier is None else asdict(tier),
         }  # fmt: skip
         print(json.dumps(fields, indent=2))
-        return EXIT_FAILURE if problems else 0
+        return EXIT_FAILURE if is_damaged else 0
     _print_lines(problems)
     if store.torn_tail is not None:
         print(f"note: the next start cuts off the trace of a crash: {store.torn_tail}")
@@ -154,7 +163,9 @@ def verify(store: StoppedStore, arguments: argparse.Namespace) -> int:
         f"{outcome}: read {found.entry_count} entries with {found.entry_bytes} bytes of "
         f"{found.managed_ledger_count} managed ledgers"
     )
-    return EXIT_FAILURE if problems else 0
+    if tier is not None:
+        tier.show()
+    return EXIT_FAILURE if is_damaged else 0
 
 
 def dump(store: StoppedStore, arguments: argparse.Namespace) -> int:

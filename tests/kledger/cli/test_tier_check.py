@@ -1,0 +1,104 @@
+"""`kledger doctor --tier` and `kledger ledger verify --tier` on a store with offloaded ledgers."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kledger import sync
+from kledger.cli import run
+
+SENT = 20
+
+
+class TieredStore(NamedTuple):
+    """A stopped store, and the folder of its tier."""
+
+    data: Path
+    tier: Path
+
+    def objects(self, ending: str) -> list[Path]:
+        """The objects whose names end so, in order of their ledgers."""
+        found = self.tier.rglob(f"*{ending}")
+        return sorted(found, key=lambda each: int(each.name.rpartition(ending)[0].split("-")[-1]))
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> TieredStore:
+    """A topic whose closed ledgers are in the tier."""
+    store = TieredStore(tmp_path / "data", tmp_path / "tier")
+    store.tier.mkdir()
+    settings = {"offload.url": f"file://{store.tier}"}
+    with sync.embedded(store.data, settings=settings) as client:
+        client.create_topic("orders", config={"segment.bytes": str(1 << 20)})
+        with client.create_producer("orders") as producer:
+            for number in range(SENT):
+                producer.send(b"%d:" % number + bytes(300_000))
+        client.offload("orders")
+    return store
+
+
+def check(*arguments: object, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    """Run a command; return exit code and lines."""
+    code = run([str(each) for each in arguments])
+    captured = capsys.readouterr()
+    return code, (captured.out + captured.err).splitlines()
+
+
+def test_whole_copies(stopped: TieredStore, capsys: pytest.CaptureFixture[str]) -> None:
+    copies = len(stopped.objects("-index"))
+    assert copies > 2
+    for command in (["doctor"], ["ledger", "verify"]):
+        code, lines = check(*command, "--data", stopped.data, "--tier", capsys=capsys)
+        assert (0, f"tier: nothing is damaged: checked {copies} copies of ledgers") == (
+            code, lines[-1],
+        )  # fmt: skip
+    code, lines = check("doctor", "--data", stopped.data, capsys=capsys)
+    assert (0, False) == (code, any("tier" in line for line in lines))
+
+
+def test_one_managed_ledger(stopped: TieredStore, capsys: pytest.CaptureFixture[str]) -> None:
+    (stopped.tier / "stray").write_bytes(b"")
+    code, lines = check(
+        "ledger", "verify", "--data", stopped.data, "--tier", "--json", "orders-0", capsys=capsys
+    )
+    tier = json.loads("\n".join(lines))["tier"]
+    copies = len(stopped.objects("-index"))
+    assert (0, {"copies": copies, "problems": []}) == (code, tier)
+
+
+def test_damaged_missing_and_stray_objects(
+    stopped: TieredStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    indexes = stopped.objects("-index")
+    damaged = indexes[0].with_name(indexes[0].name.removesuffix("-index"))
+    data = bytearray(damaged.read_bytes())
+    data[-1] ^= 1
+    damaged.write_bytes(data)
+    indexes[1].unlink()
+    (stopped.tier / "stray").write_bytes(b"")
+    code, lines = check("doctor", "--data", stopped.data, "--tier", capsys=capsys)
+    problems = [line for line in lines if line.startswith("tier: ")]
+    assert 1 == code
+    assert 4 == len(problems)
+    assert "orders-0, ledger" in problems[0]
+    assert "expected checksum" in problems[0]
+    assert f"{indexes[1].name} not found" in problems[1]
+    assert f"file://{stopped.tier}: stray belongs to no ledger" in problems[2]
+    assert f"tier: 3 problems: checked {len(indexes)} copies of ledgers" == problems[3]
+
+
+def test_tier_that_is_gone(stopped: TieredStore, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(stopped.tier)
+    code, lines = check("doctor", "--data", stopped.data, "--tier", capsys=capsys)
+    assert 1 == code
+    assert "problems: checked" in lines[-1]
+
+
+def test_mistake_in_a_setting(stopped: TieredStore, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = ["--tier", "--set", "offload.urls=file:///somewhere"]
+    code, lines = check("doctor", "--data", stopped.data, *wrong, capsys=capsys)
+    assert 2 == code
+    assert "offload.urls: there is no such setting" in lines[-1]
