@@ -16,7 +16,7 @@ Kind = Literal[
     "ledger", "many-ledgers", "cursor-holes", "server-in-process", "long-walks",
     "native-produce", "native-consume", "native-shared", "native-drain", "table-view",
     "named-publish", "named-receive", "named-commit",
-    "compaction", "beside-compaction",
+    "compaction", "beside-compaction", "tier-file", "tier-s3",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -173,6 +173,10 @@ CASES = (
     Case(name="long-walks", kind="long-walks", records=400_000, subjects=(OS,)),
     _ledger("ledger-100b", 100, 40_000),
     _ledger("ledger-64k", 65_536, 900),
+    *(
+        Case(name=kind, kind=kind, record_bytes=65_536, records=8_192, subjects=(OS,))
+        for kind in ("tier-file", "tier-s3")
+    ),
     *_named("named-publish", 60_000),
     *_named("named-receive", 100_000),
     *_named("named-commit", 60_000),

@@ -36,6 +36,13 @@ def long_walks(case: Case, subject: str, testbed: Testbed) -> Figures:
     return _measure("long_walks", subject, testbed, "--records", str(case.records))
 
 
+def tier(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Offload ledgers to a folder or to an S3 server, and read them from either copy."""
+    words = ("--entry-bytes", str(case.record_bytes), "--entries", str(case.records))
+    kind = ("--tier", case.kind.removeprefix("tier-"))
+    return _measure("tier_load", subject, testbed, *kind, *words)
+
+
 def _measure(name: str, subject: str, testbed: Testbed, *words: str) -> Figures:
     durability = "os" if subject == OS else "fsync"
     place = ("--durability", durability, "--data", str(testbed.folder))

@@ -59,6 +59,17 @@ _UNITS = {
     "import_ms": "imported ms", "first_ready_ms": "first one ready ms", "ready_ms": "ready ms",
     "left_ms": "left ms",
     **{
+        f"{work}_{figure}": f"{words}, {unit}"
+        for work, words in (
+            ("offload", "offload"), ("primary", "read from the primary"),
+            ("tier", "read from the tier"),
+        )
+        for figure, unit in (("mb_per_s", "MB/s"), ("cpu_ms_per_mb", "CPU ms/MB"))
+    },
+    "tier_share": "rate of the tier / of the primary",
+    "random_p50_ms": "random entry from the tier, p50 ms",
+    "random_p99_ms": "random entry from the tier, p99 ms",
+    **{
         f"{who}_{share}_ms_{when}": f"{whose} {words} ms {then}"
         for when, then in (("without", "before"), ("beside", "meanwhile"))
         for who, whose in (("produce", "producer's"), ("fetch", "consumer's"))
@@ -106,6 +117,12 @@ _WORK = {
     "many-ledgers": "{case.partitions:,} managed ledgers of {case.repeats} ledgers and an open one",
     "long-walks": "batches of {case.records:,} records out of time, plain, compressed, or one of as"
     " many headers: longest pause of the server's event loop meanwhile",
+    **{
+        f"tier-{kind}": f"the ledger with a tier in {words}: {{gib:.1f}} GiB of entries of"
+        " {case.record_bytes:,} B offloaded, read in order from the primary and from the tier, each"
+        " with an empty page cache, and single entries read from the tier at random"
+        for kind, words in (("file", "a folder"), ("s3", "an S3 server on the same machine"))
+    },
     "table-view": "{case.records:,} keys with values of {case.record_bytes:,} B on kledger fsync:"
     " loaded, then refreshed with nothing to read, and behind one new record",
     "compaction": "{case.records:,} records of {case.record_bytes:,} B, uncompressed, of which"

@@ -53,6 +53,8 @@ _MEASURES: dict[str, _Measure] = {
     "cursor-holes": ledger_cases.cursor_holes,
     "server-in-process": ledger_cases.server_in_process,
     "long-walks": ledger_cases.long_walks,
+    "tier-file": ledger_cases.tier,
+    "tier-s3": ledger_cases.tier,
     "native-produce": native_cases.load,
     "native-consume": native_cases.load,
     "native-shared": native_cases.load,

@@ -161,6 +161,7 @@ def _all() -> Iterator[Target]:
     what = "memory that 10,000 partitions leave that were used once"
     yield _plain(what, "idle-partitions", "left_mb", 20, " MB")
     yield from _compaction_and_tables()
+    yield from _tiers()
     yield from _named_topics()
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
     yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
@@ -182,6 +183,19 @@ def _compaction_and_tables() -> Iterator[Target]:
     )  # fmt: skip
     what = "refresh of an idle table view, p99"
     yield _plain(what, "table-view", "refresh_p99_ms", 5, " ms", subject=EMBEDDED)
+
+
+def _tiers() -> Iterator[Target]:
+    yield Target(
+        what="offload to a folder", case="tier-file", figure="offload_mb_per_s", subject=OS,
+        against=None, limit=100, better="higher", unit=" MB/s",
+    )  # fmt: skip
+    what = "CPU of an offload to a folder"
+    yield _plain(what, "tier-file", "offload_cpu_ms_per_mb", 3, " ms/MB")
+    yield Target(
+        what="cold read in order, an S3 server on the machine / the primary", case="tier-s3",
+        figure="tier_share", subject=OS, against=None, limit=0.5, better="higher",
+    )  # fmt: skip
 
 
 def _named_topics() -> Iterator[Target]:
