@@ -149,5 +149,6 @@ class RcloneServer(S3Server):
         program = programs.built("rclone") / "built" / "rclone"
         return [
             str(program), "serve", "s3", "--config", "/dev/null", "--addr", self.address,
+            "--dir-cache-time", "1ms",  # buckets are made behind its back
             "--auth-key", f"{ACCESS_KEY},{SECRET_KEY}", str(self.data_folder),
         ]  # fmt: skip
