@@ -2,7 +2,7 @@
 
 Rule: a build happens in a copy below .peers/, anew only when a source changed; each project pins
 what it is made of. A toolchain that is not there is an error of set-up (PeerMissing), never a
-skipped test; only slow tests need one, but for Go, which builds the S3 server of the quick ones.
+skipped test; only slow tests need one.
 Must not know: any package of the server.
 """
 

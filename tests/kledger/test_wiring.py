@@ -80,7 +80,7 @@ async def test_address_that_two_listeners_want_is_a_mistake() -> None:
 
 
 def test_grpc_is_loaded_only_when_native_clients_are_served() -> None:
-    """It takes longer to load than the rest of a start."""
+    """It takes longer to load than the rest of a start; no tier is set, so neither is obstore."""
     program = """
 import asyncio, sys
 from kledger.settings import load
@@ -91,7 +91,7 @@ async def start(**more):
     server = BrokerServer(load(flags=flags), on_crash=print)
     await server.start()
     await server.stop()
-    return "grpc" in sys.modules
+    return "grpc" in sys.modules, "obstore" in sys.modules
 
 async def main():
     print(await start(), await start(**{"server.native": "127.0.0.1:0"}))
@@ -101,7 +101,7 @@ asyncio.run(main())
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert ("False True\n", "") == (done.stdout, done.stderr)
+    assert ("(False, False) (True, False)\n", "") == (done.stdout, done.stderr)
 
 
 async def test_store_and_server_share_their_metrics() -> None:
