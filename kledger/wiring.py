@@ -281,13 +281,11 @@ class BrokerServer:
     def _show_fixed_values(self, services: Services) -> None:
         """Let DescribeConfigs show what was given to others than the gateway."""
         interval_ms = str(self._settings.server.log_retention_check_interval_ms)
-        services.broker_settings.fixed_values |= {
-            "log.retention.check.interval.ms": interval_ms,
-            "remote.log.manager.task.interval.ms": interval_ms,
-            "remote.log.storage.system.enable": (
-                "false" if self._settings.offload.url is None else "true"
-            ),
-        }
+        shown = services.broker_settings.fixed_values
+        shown["log.retention.check.interval.ms"] = interval_ms
+        if self._settings.offload.url is not None:
+            shown["remote.log.manager.task.interval.ms"] = interval_ms
+            shown["remote.log.storage.system.enable"] = "true"
 
     def _offloading_of(self, services: Services) -> Offloading:
         """Return what offloads the topics of a server; made at the first use."""

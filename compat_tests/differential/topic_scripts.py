@@ -115,6 +115,7 @@ def topics_are_created(side: Side) -> None:
             "min_insync_replicas": "0",
             "compression_type": "lzma",
             "max_message_bytes": "-1",
+            "remote_storage_enable": "true",
         }.items():
             request = words.create_topic(f"s-{name}-{version}", 1, {name: value})
             side.ask(f"{name}={value}", request, version)
