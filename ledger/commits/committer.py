@@ -373,10 +373,13 @@ class Committer:
         A committer that stops calls back, too.
         """
         self._drained.append(callback)
-        if self.fatal is not None or (
-            self._batch_in_flight is None and not self.is_commit_scheduled
-        ):
+        if self.fatal is not None or self._is_idle:
             self._loop.call_soon(self._maybe_drained)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no group is being committed, or will be by itself."""
+        return self._batch_in_flight is None and not self.is_commit_scheduled
 
     def _maybe_drained(self) -> None:
         # A stopped committer accepts nothing, so its callers must not wait for room.
@@ -384,6 +387,9 @@ class Committer:
             self.queued_bytes > self._queue_bytes_max // 2
             or self.queued_count > self._queue_count_max // 2
         ):
+            # Lazy rows wait for a group that a producer needs, and the producers wait for room.
+            if self._drained and self._is_idle:
+                self.schedule_commit()
             return
         callbacks, self._drained = self._drained, []
         for callback in callbacks:

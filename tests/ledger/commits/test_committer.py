@@ -80,6 +80,30 @@ async def test_lazy_rows_do_not_block_on_drained() -> None:
         assert [1] == drained
 
 
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_lazy_rows_that_fill_the_queue_are_committed_when_a_producer_waits(
+    is_busy: bool,
+) -> None:
+    """A queue that is smaller than a few lazy rows held its producers for ever."""
+    engine = FaultyEngine(None)
+    hold = engine.hold_next("commit")
+    async with bench(engine, queue_bytes_max=80) as on:
+        drained = asyncio.Event()
+        if is_busy:
+            Recorder(on.committer).append()
+            await hold.reached()
+        else:
+            hold.release()
+        on.committer.submit_rows_lazily([(b"a", b"x" * 60)], lambda error: None)
+        on.committer.submit_rows_lazily([(b"b", b"x" * 60)], lambda error: None)
+        assert on.committer.is_saturated
+        on.committer.on_drained(drained.set)
+        hold.release()
+        async with asyncio.timeout(60):
+            await drained.wait()
+        assert not on.committer.is_saturated
+
+
 async def test_the_next_group_collects_while_one_is_in_flight() -> None:
     engine = FaultyEngine(None)
     hold = engine.hold_next("commit")
