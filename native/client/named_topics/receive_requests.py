@@ -66,6 +66,10 @@ class ReceiveRequests:
         self._served[request] = None
         request.outcome.set_result(found)
 
+    def has_unreceived_before(self, request: ReceiveRequest) -> bool:
+        """Return whether receives before this one are served, and their callers have not run."""
+        return len(self._served) > 1 and next(iter(self._served)) is not request
+
     def note_received(self, request: ReceiveRequest) -> None:
         """Note that the caller has its elements now."""
         self._served.pop(request, None)

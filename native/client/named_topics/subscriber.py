@@ -245,6 +245,8 @@ class Subscriber(ClosesOnExit):
             self._serve()
             self._refresh()
             try:
+                if self._requests.has_unreceived_before(request):
+                    await self._services.clock.sleep(0)  # their callers run first
                 found = await request.outcome
             except asyncio.CancelledError:
                 for fetched, _ in reversed(self._requests.give_back(request)):
@@ -360,7 +362,7 @@ class Subscriber(ClosesOnExit):
             try:
                 return await self._retrying(send)
             except SubscriberDisconnected as error:
-                if self._was_disconnected:
+                if self._was_disconnected or self._closing.has_begun:  # it does not join again
                     rejected = CommitOutcome(REJECTED, ILLEGAL_STATE, str(error))
                     return [rejected] * len(pending)
                 self._on_disconnected()
@@ -443,9 +445,15 @@ class Subscriber(ClosesOnExit):
     ) -> dict[int, ChannelPosition]:
         async with self._alone():
             request = SeekRequest(self._group, self._id, is_committing, tuple(targets))
-            outcomes = await self._asking(
-                lambda: self._services.broker.seek_channels(self._topic.name, request)
-            )
+            try:
+                outcomes = await self._asking(
+                    lambda: self._services.broker.seek_channels(self._topic.name, request)
+                )
+            except (IllegalState, IllegalArgument):
+                raise  # nothing has moved
+            except BaseException:  # it may have moved: the next receive joins again
+                self._on_disconnected()
+                raise
             self._state.seeked(outcomes)
             return {each.channel: ChannelPosition(each.channel, each.offset) for each in outcomes}
 
@@ -505,10 +513,8 @@ class Subscriber(ClosesOnExit):
     async def get_position(self, channel: int) -> ChannelPosition | None:
         """Return what was received last of a channel, or sought to; None: not owned, or nothing."""
         self._check_active()
-        mark = self._state.read_mark(channel)
-        if channel not in self._state.channels or mark.offset == NO_OFFSET:
-            return None
-        return ChannelPosition(channel, mark.offset)
+        offset = self._state.position(channel)
+        return None if offset == NO_OFFSET else ChannelPosition(channel, offset)
 
     async def get_remaining_messages(self, *channels: int) -> int:
         """Return how many elements follow the last commits of owned channels; none named: all."""
@@ -650,7 +656,7 @@ class Subscriber(ClosesOnExit):
             elif self._is_connected:
                 await self._poll_once()
                 continue
-            elif self._requests.oldest is not None:
+            elif self._requests.oldest is not None and not self._closing.has_begun:
                 try:
                     await self._connect()
                 except Exception as error:  # noqa: BLE001 - the receives raise it

@@ -45,7 +45,7 @@ class FetchedElement(NamedTuple):
 
 
 class ReadMark(NamedTuple):
-    """The last offset that the application got, and the revision in which it did."""
+    """The highest offset that the application got, and the revision in which it did."""
 
     revision: int
     offset: int
@@ -60,18 +60,29 @@ class OwnershipChange(NamedTuple):
 
 @dataclass(slots=True)
 class _Channel:
-    """A channel that is owned; `read_offset` is the one of its `ReadMark`."""
+    """A channel that is owned.
+
+    Attributes:
+        read_before: what the application got in the revision before the channel was lost.
+        read_offset: what it got last, or where it has sought to.
+    """
 
     ownership: int
     revision: int
     generation: int
     fetch_offset: int
-    read_offset: int
+    read_before: int
+    read_offset: int = NO_OFFSET
     elements: deque[FetchedElement] = field(default_factory=deque)
     answer: int = 0
     """The number of the last answer with elements of it."""
     committed_offset: int = NO_OFFSET
     """What this subscriber has committed since it owns the channel, or since its last seek."""
+
+    @property
+    def read_mark(self) -> ReadMark:
+        """What the application has read; what comes again does not make it less."""
+        return ReadMark(self.revision, max(self.read_before, self.read_offset))
 
 
 class SubscriberState:
@@ -96,7 +107,7 @@ class SubscriberState:
         self._rotation: deque[int] = deque()
         """The owned channels with pre-fetched elements, the next one first."""
         self._lost: dict[int, ReadMark] = {}
-        """What the application got last of channels that are not owned any more."""
+        """What the application got of channels that are not owned any more."""
         self._generation = 0
         self._answers = 0
 
@@ -145,7 +156,7 @@ class SubscriberState:
 
     def _drop(self, number: int) -> None:
         channel = self._channels.pop(number)
-        self._lost[number] = ReadMark(channel.revision, channel.read_offset)
+        self._lost[number] = channel.read_mark
         self._clear(channel)
 
     def _clear(self, channel: _Channel) -> None:
@@ -240,6 +251,7 @@ class SubscriberState:
                 channel.generation = self._generation
                 channel.fetch_offset = outcome.next_offset
                 channel.revision, channel.read_offset = outcome.revision, read_offset
+                channel.read_before = NO_OFFSET
                 channel.committed_offset = NO_OFFSET
 
     def committed(self, channel: int, offset: int, revision: int) -> None:
@@ -264,11 +276,16 @@ class SubscriberState:
             self._rotation.remove(channel)
 
     def read_mark(self, channel: int) -> ReadMark:
-        """Return what the application got last; also of a channel that was lost since."""
+        """Return what the application has read; also of a channel that was lost since."""
         owned = self._channels.get(channel)
         if owned is not None:
-            return ReadMark(owned.revision, owned.read_offset)
+            return owned.read_mark
         return self._lost.get(channel, ReadMark(0, NO_OFFSET))
+
+    def position(self, channel: int) -> int:
+        """Return what the application got last of a channel, or sought to; else NO_OFFSET."""
+        owned = self._channels.get(channel)
+        return NO_OFFSET if owned is None else owned.read_offset
 
     def next_offset(self, channel: int) -> int | None:
         """Return the offset of the next pre-fetched element, or where it is fetched from.

@@ -222,3 +222,20 @@ class SubscriberMachine(RuleBasedStateMachine):
 
 TestSubscriberMachine = SubscriberMachine.TestCase
 TestSubscriberMachine.settings = settings(max_examples=50, stateful_step_count=30)
+
+
+def test_what_was_read_before_a_loss_stays_read_when_it_comes_again() -> None:
+    """A commit of an element that was received before a disconnection was refused as unread."""
+    state = owning(0)
+    accept(state, 0, [0, 1, 2])
+    assert 3 == len(taken(state))
+    state.disconnect()
+    state.allocate(allocation(2, (0, 2)))
+    accept(state, 0, [0, 1, 2])
+    again = state.take()
+    assert again is not None
+    assert (ReadMark(0, 2), 0) == (state.read_mark(0), state.position(0))
+    state.put_back(again)
+    assert (ReadMark(0, 2), -1) == (state.read_mark(0), state.position(0))
+    state.seeked([SeekOutcome(0, 0, 1, 1)])
+    assert (ReadMark(1, 0), 0) == (state.read_mark(0), state.position(0))
