@@ -125,6 +125,7 @@ class NamedTopicService:
         Raises:
             UnreadableRow: a row cannot be read.
         """
+        self._store = store
         self._registry = registry
         self._partitions = partitions
         self._clock = clock
@@ -431,7 +432,11 @@ class NamedTopicService:
                 converter_name=join.converter_name,
             )
             if not self._check_same(key, wanted):
-                await self._make_group(key, topic, record, wanted)
+                try:
+                    await self._make_group(key, topic, record, wanted)
+                except asyncio.CancelledError:  # the client is gone, and its group may be made
+                    self._timers.call_after(ANONYMOUS_TIMEOUT_MS, partial(self._end_if_left, key))
+                    raise
         group = self._group(key)
         if group is None:
             raise _no_group(join.group, name)
@@ -440,6 +445,7 @@ class NamedTopicService:
         group.ownership.join(subscriber, self._clock.monotonic_ms())
         self._arm(group)
         group.notify()
+        await self._settle_commits(group)
         return self._allocation(group, subscriber)
 
     async def leave(self, name: str, group: str, subscriber: int) -> None:
@@ -501,8 +507,19 @@ class NamedTopicService:
         """Return another allocation or elements, if there are any."""
         elements = await self._read(group, poll)
         if group.ownership.epoch != poll.epoch:
+            await self._settle_commits(group)
             return ChannelPollResult(self._allocation(group, poll.subscriber), ())
         return ChannelPollResult(None, tuple(elements)) if elements else None
+
+    async def _settle_commits(self, group: SubscriberGroup) -> None:
+        """Wait for the commits of former owners that are under way, before new ones begin.
+
+        A commit whose write fails was not made: what it covers comes again, to the new owner.
+        """
+        epoch = -1
+        while epoch != group.ownership.epoch and self._channels.is_writing(group.key):
+            epoch = group.ownership.epoch
+            await self._store.flush()
 
     async def _read(self, group: SubscriberGroup, poll: ChannelPoll) -> list[ChannelElements]:
         _, named = self._named(group.topic.name)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kledger.ledger import LedgerError
 from kledger.ledger.testing import FaultyEngine
 from kledger.named_topics import service as service_module
 from kledger.named_topics.errors import (
@@ -27,7 +28,7 @@ from kledger.named_topics.model import (
 from kledger.named_topics.service import NamedTopicService
 from kledger.topics import PartitionLog
 from tests.batches.words import batch
-from tests.named_topics.storm import running
+from tests.named_topics.words import running
 from tests.topics.words import TopicStore, append
 
 Running = tuple[TopicStore, NamedTopicService]
@@ -89,6 +90,50 @@ async def test_destroying_a_group_while_a_commit_is_under_way_leaves_no_rows(
     assert [] == list(opened.store.scan_rows(b"named-channel"))
     with pytest.raises(GroupDestroyed):
         await service.poll("t", ChannelPoll("g", found.subscriber, 1, 0, 0, 1, ()))
+
+
+async def test_new_owner_begins_behind_a_commit_only_if_that_is_durable() -> None:
+    """It began behind one whose write then failed, so that nobody received what that covers."""
+    engine = FaultyEngine(None)
+    async with running(engine) as (opened, service):
+        await service.open("t", channel_count=1, options=NamedTopicOptions(), create=True)
+        first = await service.join("t", NEW)
+        await append(await opened.log("t"), batch("a", "b"))
+        hold = engine.hold_next("commit")
+        committing = asyncio.create_task(
+            service.commit("t", CommitRequest("g", first.subscriber, (ChannelCommit(0, 1, 1, 0),)))
+        )
+        await hold.reached()
+        await service.leave("t", "g", first.subscriber)
+        joining = asyncio.create_task(service.join("t", NEW))
+        await ticks()
+        hold.fail()
+        with pytest.raises(LedgerError):
+            await committing
+        [channel] = (await joining).channels
+        assert 0 == channel.next_offset
+        engine.drop_unsynced()
+
+
+async def test_anonymous_subscriber_that_goes_while_it_joins_leaves_nothing() -> None:
+    """Its group stayed until the next start, and with it everything published since."""
+    engine = FaultyEngine(None)
+    async with running(engine) as (opened, service):
+        await service.open("t", channel_count=1, options=NamedTopicOptions(), create=True)
+        await opened.log("t")
+        hold = engine.hold_next("commit")
+        joining = asyncio.create_task(service.join("t", SubscriberJoin("", 0, "", "")))
+        await hold.reached()
+        joining.cancel()
+        hold.release()
+        async with asyncio.timeout(60):
+            while not await service.groups("t"):
+                await ticks()
+        opened.clock.advance(service_module.ANONYMOUS_TIMEOUT_MS)
+        async with asyncio.timeout(60):
+            while await service.groups("t"):
+                await ticks()
+        engine.drop_unsynced()
 
 
 async def test_anonymous_groups_that_a_restart_finds_wait_for_their_subscribers() -> None:
