@@ -10,6 +10,7 @@ import os
 import sys
 
 from tests.simulation.coordinators.run import CoordinatorRun
+from tests.simulation.named_topics.run import NamedTopicRun
 from tests.simulation.run import Failure, Run, simulation
 from tests.simulation.seeds import MakeRun, run_seeds
 
@@ -23,8 +24,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--trace", action="store_true", help="print its trace")
     parser.add_argument("--coordinators", action="store_true", help="run coordinators, not ledgers")
+    parser.add_argument("--named-topics", action="store_true", help="run named topics")
     options = parser.parse_args()
-    make: MakeRun = CoordinatorRun if options.coordinators else Run
+    make: MakeRun = Run
+    if options.coordinators:
+        make = CoordinatorRun
+    elif options.named_topics:
+        make = NamedTopicRun
     if options.seed is not None:
         return replay(options.seed, make, with_trace=options.trace)
     failures = run_seeds(

@@ -203,7 +203,10 @@ class Crashes(logging.Handler):
 @contextmanager
 def simulation() -> Iterator[None]:
     """Prepare the process for runs: small constants, no logs, no automatic garbage collection."""
-    names = ("kledger.ledger", "kledger.subscriptions", "kledger.gateway")
+    names = tuple(
+        f"kledger.{name}"
+        for name in ("ledger", "subscriptions", "gateway", "native", "named_topics", "topics")
+    )
     loggers = [logging.getLogger(name) for name in names]
     levels, propagates = (
         [each.level for each in loggers],

@@ -1,0 +1,160 @@
+"""Run: one seed of clients, links and a server that is killed and started again.
+
+Rule: as of the other simulations: everything is drawn from the seed, the same seed writes the same
+trace. At rest, and at the end, the whole topic is compared with the model.
+Must not know: which actions there are.
+"""
+
+import asyncio
+import traceback
+from dataclasses import replace
+from random import Random
+from unittest.mock import patch
+
+from tests.simulation.clock import SimulatedClock
+from tests.simulation.disk import Disk
+from tests.simulation.faults import Faults
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.named_topics.actions import ACTIONS, pause
+from tests.simulation.named_topics.member import WatchedState
+from tests.simulation.named_topics.model import GroupModel, TopicModel
+from tests.simulation.named_topics.network import Network
+from tests.simulation.named_topics.server import Machine
+from tests.simulation.named_topics.settling import settle
+from tests.simulation.named_topics.world import (
+    PUBLISHERS,
+    TOPIC,
+    PublisherProcess,
+    TopicSettings,
+    World,
+)
+from tests.simulation.run import FAULT_LOGGERS, Crashes, Failure
+from tests.simulation.schedule import Schedule
+from tests.simulation.seed_profile import SeedProfile
+
+TASKS_MAX = 16
+FAULT_RATES = {"write": (0.0, 0.0, 0.02, 0.08), "read": (0.0, 0.0, 0.05)}
+"""Lower ones than of ledgers alone: a fault ends more, and takes longer to recover from."""
+
+
+class NamedTopicRun:
+    """One seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.trace: list[str] = []
+        random = self._random = Random(f"{seed} what")
+        drawn = SeedProfile.drawn(random, ACTIONS)
+        rates = {name: random.choice(each) for name, each in FAULT_RATES.items()}
+        self._profile = replace(
+            drawn,
+            fault_rates={**drawn.fault_rates, **rates, "look": 0.0, "timer": 0.0, "listener": 0.0},
+            store=replace(drawn.store, cold_reads_waiting_max=10_000),
+        )
+        self._settings = TopicSettings(
+            channel_count=random.choice((1, 2, 3)),
+            is_retaining=random.random() < 0.3,
+            timeout_ms=random.choice((4_000, 10_000)),
+            page_bytes=random.choice((1, 300, 1 << 20)),
+        )
+        self._schedule = Schedule(Random(f"{seed} when"), self._profile.pace)
+        self._clock = SimulatedClock(self._schedule)
+        self._faults = Faults(Random(f"{seed} faults"), self._profile.fault_rates, self._clock)
+        self._world: World | None = None
+
+    def go(self) -> Failure | None:
+        """Run; return the failure, if there is one."""
+        self._write_line(f"seed {self.seed}: {self._profile}, {self._settings}")
+        crashes = Crashes(self._schedule.interrupt)
+        for logger in FAULT_LOGGERS:
+            logger.addHandler(crashes)
+        loop = SimulatedLoop(self._schedule)
+        try:
+            with patch(
+                "kledger.native.client.named_topics.subscriber.SubscriberState", WatchedState
+            ):
+                loop.run(self._serve(loop))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it breaks the run
+            return Failure(
+                seed=self.seed,
+                life=self._world.starts if self._world else 0,
+                step=self._world.step if self._world else -1,
+                error=f"{type(error).__name__}: {error}",
+                trace=tuple(self.trace),
+                stack="".join(traceback.format_exception(error)),
+                subject="--named-topics ",
+            )
+        finally:
+            if self._world is not None:
+                self._world.is_over = True
+            loop.end()
+            self._schedule.forget_all()
+            for logger in FAULT_LOGGERS:
+                logger.removeHandler(crashes)
+        return None
+
+    async def _serve(self, loop: SimulatedLoop) -> None:
+        profile, random = self._profile, self._random
+        world = self._world = await self._begin(loop)
+        actions = [action for action, _ in ACTIONS.values()]
+        weights = [profile.favours[name] for name in ACTIONS]
+        world.is_resting, self._faults.is_on = False, True
+        for step in range(profile.steps):
+            world.step = step
+            if random.random() < profile.calm:
+                await settle(world)
+            else:
+                random.choices(actions, weights)[0](world)
+            if len(world.tasks) > TASKS_MAX:
+                await asyncio.wait(list(world.tasks), return_when=asyncio.FIRST_COMPLETED)
+            await pause(world)
+        await settle(world)
+        world.is_resting, self._faults.is_on = True, False
+        await world.close()
+
+    async def _begin(self, loop: SimulatedLoop) -> World:
+        """Start a server and publishers, with two groups of a new topic."""
+        model = TopicModel(self._settings.is_retaining)
+        machine = Machine(
+            disk=Disk(),
+            faults=self._faults,
+            schedule=self._schedule,
+            clock=self._clock,
+            store=self._profile.store,
+            checkpoint_groups=self._profile.checkpoint_groups,
+            resident=self._profile.resident,
+        )
+        network = Network(model, self._schedule, self._clock, self._random)
+        world = World(
+            random=self._random,
+            loop=loop,
+            machine=machine,
+            network=network,
+            model=model,
+            settings=self._settings,
+            trace=self._write_line,
+            cancels=self._profile.cancels,
+        )
+        await world.start_server()
+        for number in range(PUBLISHERS):
+            link, client = await world.open_client()
+            world.publishers.append(PublisherProcess(f"p{number}", link, client))
+        settings = self._settings
+        topic = await world.publishers[0].client.named_topic(
+            TOPIC,
+            channel_count=settings.channel_count,
+            retain_values=settings.is_retaining,
+            subscriber_timeout_ms=settings.timeout_ms,
+            page_bytes=settings.page_bytes,
+        )
+        assert world.server is not None
+        await world.server.registry.alter_configs(
+            TOPIC, {"internal.segment.bytes": self._random.choice(("150", "400", "100000"))}
+        )
+        for name in ("a", "b"):
+            await topic.ensure_subscriber_group(name)
+            model.groups[name] = GroupModel(name)
+        return world
+
+    def _write_line(self, text: str) -> None:
+        self.trace.append(f"{self._schedule.now_us} {text}")

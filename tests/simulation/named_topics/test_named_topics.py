@@ -1,0 +1,180 @@
+"""Named topics in a simulator: clients, links and servers that end, beside a model.
+
+A seed that fails is replayed by `python -m tests.simulation --named-topics --seed N --trace`. Known
+mistakes are planted, and every one is caught within so many seeds, for its own reason.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kledger.ledger.record_table import GroupedRecordTable, RecordChange, submit_together
+from kledger.named_topics import service as service_module
+from kledger.named_topics.channel_plan import allocate
+from kledger.named_topics.commit_plan import ChannelView, CommitDecision, decide_commit
+from kledger.named_topics.log_trimming import LogTrimming
+from kledger.named_topics.model import ChannelAllocation, SeekOutcome
+from kledger.named_topics.ownership_state import NO_OWNER, ChannelOwnership
+from kledger.named_topics.seek_plan import SeekDecision, decide_seek
+from kledger.named_topics.service import NamedTopicService
+from kledger.named_topics.subscriber_group import SubscriberGroup
+from kledger.native.client.named_topics.subscriber_state import SubscriberState
+from kledger.topics import PartitionLog
+from tests.simulation.named_topics.run import NamedTopicRun
+from tests.simulation.run import Failure, simulation
+from tests.simulation.seeds import run_seed, run_seeds
+
+SEEDS = 20
+ALL_SEEDS = 3_000
+
+
+def hold(seeds: range, *, processes: int = 1) -> None:
+    failures = run_seeds(seeds, processes=processes, make=NamedTopicRun)
+    assert not failures, "\n\n".join(map(str, failures))
+
+
+def test_named_topics_hold() -> None:
+    hold(range(SEEDS))
+
+
+@pytest.mark.slow
+def test_named_topics_hold_for_many_seeds() -> None:
+    hold(range(SEEDS, ALL_SEEDS), processes=os.cpu_count() or 1)
+
+
+def test_a_seed_of_named_topics_writes_the_same_trace_again() -> None:
+    with simulation():
+        first, second = NamedTopicRun(3), NamedTopicRun(3)
+        assert (None, None) == (first.go(), second.go())
+    assert 20 < len(first.trace)
+    assert first.trace == second.trace
+
+
+@dataclass(frozen=True)
+class TopicMistake:
+    """A wrong variant, the function that it replaces, and what the model says about it."""
+
+    owner: object
+    name: str
+    wrong: Callable[..., Any]
+    reason: str
+    seeds: int = 60
+
+
+def keeps_numbers_of_owners(ownership: ChannelOwnership) -> None:
+    """A channel that gets another owner keeps its ownership number."""
+    ownership.epoch += 1
+    owners = [NO_OWNER] * len(ownership._owners)
+    for member, channels in allocate(len(owners), ownership._deadlines).items():
+        for channel in channels:
+            owners[channel] = member
+    ownership._owners = owners
+
+
+def never_expires(ownership: ChannelOwnership, now_ms: int) -> list[int]:
+    """A subscriber that is silent keeps its channels."""
+    for member in ownership.members:
+        ownership.heartbeat(member, now_ms)
+    return []
+
+
+def lets_anyone_commit(
+    view: ChannelView | None, channel: int, offset: int, *, what: str
+) -> CommitDecision:
+    """A former owner's late commit counts."""
+    if view is not None:
+        view = view._replace(is_owner=True)
+    return decide_commit(view, channel, offset, what=what)
+
+
+def rolls_nothing_back(*given: Any, **named: Any) -> SeekDecision:
+    """A seek backwards leaves the commit where it is."""
+    decision, record = decide_seek(*given, **named), given[0]
+    kept = max(decision.record.next_offset, record.next_offset)
+    return decision._replace(record=decision.record._replace(next_offset=kept))
+
+
+def begins_with_what_is_new(
+    service: NamedTopicService, group: SubscriberGroup, subscriber: int
+) -> ChannelAllocation:
+    """A new owner begins behind what was sent to the owner before."""
+    allocation = right_allocation(service, group, subscriber)
+    channels = tuple(
+        each._replace(
+            next_offset=max(each.next_offset, group._fetched.get(each.channel, (0, -1))[1] + 1)
+        )
+        for each in allocation.channels
+    )
+    return allocation._replace(channels=channels)
+
+
+async def trims_nothing(_: LogTrimming) -> None:
+    """Storage stays."""
+
+
+async def trims_everything(
+    service: NamedTopicService,
+) -> AsyncIterator[tuple[PartitionLog, int]]:
+    """Storage goes, whether it is committed or not."""
+    async for log, _ in right_trimmed_logs(service):
+        yield log, log.last_stable_offset
+
+
+async def answers_before_it_is_durable(changes: Sequence[RecordChange]) -> None:
+    """A commit or a seek is answered while its rows are being written."""
+    if len(changes) == 1 and isinstance(changes[0][0], GroupedRecordTable):
+        submit_together(changes)
+    else:
+        await right_submit(changes)
+
+
+def keeps_what_was_fetched(state: SubscriberState, outcomes: Sequence[SeekOutcome]) -> None:
+    """What was pre-fetched of a channel before a seek is handed out behind it."""
+    for outcome in outcomes:
+        channel = state._channels.get(outcome.channel)
+        if channel is not None:
+            channel.revision, channel.fetch_offset = outcome.revision, outcome.next_offset
+
+
+def keeps_what_is_committed(
+    state: SubscriberState, channel: int, offset: int, revision: int
+) -> None:
+    """A subscriber that joins again hands out what it commits meanwhile."""
+
+
+right_submit = service_module._submit
+right_allocation = NamedTopicService._allocation
+right_trimmed_logs = NamedTopicService._trimmed_logs
+
+MISTAKES = (
+    TopicMistake(ChannelOwnership, "_allocate", keeps_numbers_of_owners, "is owned by"),
+    TopicMistake(ChannelOwnership, "expire", never_expires, "has the subscribers"),
+    TopicMistake(service_module, "decide_commit", lets_anyone_commit, "never got them"),
+    TopicMistake(service_module, "decide_seek", rolls_nothing_back, "expected one of"),
+    TopicMistake(NamedTopicService, "_allocation", begins_with_what_is_new, "its owner begins at"),
+    TopicMistake(LogTrimming, "trim", trims_nothing, "begins at 0, expected"),
+    TopicMistake(NamedTopicService, "_trimmed_logs", trims_everything, "0 remain, expected"),
+    TopicMistake(service_module, "_submit", answers_before_it_is_durable, "expected one of"),
+    TopicMistake(SubscriberState, "seeked", keeps_what_was_fetched, "comes"),
+    TopicMistake(SubscriberState, "committed", keeps_what_is_committed, "comes again, it is"),
+)
+
+
+def first_failure(seeds: Iterable[int]) -> Failure | None:
+    with simulation():
+        return next((failure for seed in seeds if (failure := run_seed(seed, NamedTopicRun))), None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.wrong.__name__)
+def test_a_planted_mistake_about_named_topics_is_caught(
+    mistake: TopicMistake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mistake.owner, mistake.name, mistake.wrong)
+    failure = first_failure(range(mistake.seeds))
+    assert failure is not None, f"not caught within {mistake.seeds} seeds"
+    assert mistake.reason in failure.error
+    assert f"--named-topics --seed {failure.seed} --trace" in str(failure)
