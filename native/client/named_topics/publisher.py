@@ -79,6 +79,7 @@ class Publisher(ClosesOnExit):
         self._ended = Signal()
         self._is_limited = topic.options.max_unconsumed_bytes != NO_LIMIT
         self._channel_locks: dict[int, asyncio.Lock] = {}
+        self._waiting_for_room: dict[asyncio.Task[KledgerError | None], None] = {}
 
     @property
     def named_topic(self) -> TopicOfChannels:
@@ -154,9 +155,29 @@ class Publisher(ClosesOnExit):
                 except TopicFull:
                     if self._options.fails_on_full or self._closing.has_begun:
                         raise
-                await self._services.broker.wait_for_room(
-                    self._topic.name, len(data), self._room_wait_ms
-                )
+                await self._wait_for_room(len(data))
+
+    async def _wait_for_room(self, size: int) -> None:
+        """Wait for a while, or until the publisher is closed."""
+        waiting = self._services.supervisor.spawn(
+            self._asked_for_room(size), f"room in {self._topic.name}"
+        )
+        self._waiting_for_room[waiting] = None
+        try:
+            await asyncio.wait([waiting])
+        finally:
+            del self._waiting_for_room[waiting]
+            waiting.cancel()
+        error = None if waiting.cancelled() else waiting.result()
+        if error is not None:
+            raise error
+
+    async def _asked_for_room(self, size: int) -> KledgerError | None:
+        try:
+            await self._services.broker.wait_for_room(self._topic.name, size, self._room_wait_ms)
+        except KledgerError as error:
+            return error
+        return None
 
     @property
     def _room_wait_ms(self) -> int:
@@ -179,6 +200,8 @@ class Publisher(ClosesOnExit):
 
     async def _close(self) -> None:
         try:
+            for each in self._waiting_for_room:
+                each.cancel()
             await self.flush()
             await self._producer.close()
         finally:

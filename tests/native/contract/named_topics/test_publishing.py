@@ -102,6 +102,19 @@ async def test_closed_publisher_of_a_topic_with_a_capacity_sends_what_there_is_r
     assert 10 == len(await asyncio.gather(*tasks))
 
 
+async def test_publisher_that_waits_for_room_closes_at_once(timed_client: kledger.Client) -> None:
+    """Its clock stands still, so the wait for room does not end by itself."""
+    topic = await timed_client.named_topic("full", channel_count=1, max_unconsumed_bytes=5_000)
+    await topic.ensure_subscriber_group("g")
+    publisher = await topic.create_publisher(on_failure="continue")
+    await publisher.publish(bytes(4_900))
+    waiting = asyncio.create_task(publisher.publish(bytes(4_900)))
+    await until(lambda: publisher._waiting_for_room)
+    await soon(publisher.close())
+    with pytest.raises(kledger.TopicFull):
+        await waiting
+
+
 async def test_failure_stops_a_publisher_unless_it_continues(topic: kledger.NamedTopic) -> None:
     too_large = bytes(3 << 20)
     stopping = await topic.create_publisher()
