@@ -73,6 +73,7 @@ from kledger.named_topics.records import (
 from kledger.named_topics.retention_plan import ChannelLog, first_offset_of_group, logical_start
 from kledger.named_topics.seek_plan import SeekBounds, decide_seek
 from kledger.named_topics.subscriber_group import SubscriberGroup
+from kledger.named_topics.subscriber_ids_state import SubscriberIds, first_id
 from kledger.runtime.clock import Clock
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.signal import Signal
@@ -141,7 +142,7 @@ class NamedTopicService:
         self._expiry = ElementExpiry(clock)
         self._capacities: dict[UUID, TopicCapacity] = {}
         self._opening = asyncio.Lock()
-        self._last_id = 0
+        self._ids = SubscriberIds()
         self._trimming = LogTrimming(clock, supervisor, self._trimmed_logs)
         self._topics.load()
         self._group_records.load()
@@ -333,7 +334,7 @@ class NamedTopicService:
             channels[opened.log.index] = ChannelRecord(first)
         if self._check_same(key, record):
             return  # another call has made it meanwhile
-        record = record._replace(created_ms=self._new_group_ms())
+        record = record._replace(created_ms=self._ids.new_group_ms(self._clock.now_ms()))
         await _submit(
             [self._group_records.change(key, record), self._channels.change(key, channels)]
         )
@@ -413,18 +414,20 @@ class NamedTopicService:
             TopicsError, LedgerError: the group was not made.
         """
         topic, record = self._named(name)
-        subscriber = join.subscriber or self._new_id()
+        subscriber = join.subscriber or self._ids.new(self._clock.now_ms())
         if join.group:
             key = GroupKey(topic.id, join.group)
             found = self._group_records.head(key)
-            if join.subscriber and (found is None or join.subscriber < _first_id(found.created_ms)):
+            if join.subscriber and (found is None or join.subscriber < first_id(found.created_ms)):
                 raise _no_group(join.group, name)  # or it was made anew since
             await self.ensure_group(
                 name, join.group, filter_name=join.filter_name, converter_name=join.converter_name
             )
-            subscriber = join.subscriber or self._new_id()
+            subscriber = join.subscriber or self._ids.new(self._clock.now_ms())
         else:
             key = GroupKey(topic.id, f"{ANONYMOUS_PREFIX}{subscriber}")
+            if join.subscriber and self._group_records.head(key) is None:
+                raise _no_group(key.name, name)  # it was not seen for too long
             wanted = SubscriberGroupRecord(
                 is_anonymous=True,
                 created_ms=NOT_MADE,
@@ -805,20 +808,6 @@ class NamedTopicService:
             if group.is_anonymous:
                 self._end_if_left(group.key)
 
-    def _new_id(self) -> int:
-        """Return an id that is larger than those before, also than those before a restart."""
-        self._last_id = max(self._last_id + 1, _first_id(self._clock.now_ms()))
-        return self._last_id
-
-    def _new_group_ms(self) -> int:
-        """Return the time of a new group: between the ids before it and those of its subscribers.
-
-        So one that was a subscriber of a destroyed group of the same name is recognized by its id.
-        """
-        created_ms = max((self._last_id >> 10) + 1, self._clock.now_ms())
-        self._last_id = max(self._last_id, _first_id(created_ms))
-        return created_ms
-
     # Background work
 
     def _resume(self) -> None:
@@ -865,7 +854,7 @@ class NamedTopicService:
                 del self._keys_of[key.topic_id]
         else:
             keys[key] = None
-            self._last_id = max(self._last_id, _first_id(record.created_ms))
+            self._ids.note_group(record.created_ms)
 
 
 async def _contained(work: Coroutine[None, None, None], what: str) -> None:
@@ -880,11 +869,6 @@ async def _submit(changes: Sequence[RecordChange]) -> None:
     error = await submit_together(changes)
     if error is not None:
         raise error
-
-
-def _first_id(now_ms: int) -> int:
-    """Return the smallest id of the subscribers that join at a time, or later."""
-    return now_ms << 10
 
 
 def _no_group(group: str, topic: str) -> GroupDestroyed:
