@@ -27,17 +27,19 @@ from kledger.ledger.errors import (
 from kledger.ledger.handle.ledger_changes import LedgerChanges, MetadataChanges, SelectLedgers
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
 from kledger.ledger.metadata.records import (
-    CopyDeletion,
     LedgerRecord,
     ManagedLedgerRecord,
     OffloadContext,
 )
 from kledger.ledger.offload.offload_plan import (
+    completed,
+    deleted_primaries,
     first_not_offloaded,
     has_two_copies,
     plan_due,
     plan_prefix,
     plan_primary_deletions,
+    prepared,
 )
 from kledger.ledger.offload.offload_policies import OffloadPolicies
 from kledger.ledger.offload.offloader import LedgerOffloader
@@ -259,64 +261,6 @@ class Offloads:
                     return
         finally:
             self._attempt_ends(attempt.attempt)
-
-
-def prepared(
-    ledger_id: int, attempt: OffloadContext, head: ManagedLedgerRecord, state: LedgerListState
-) -> MetadataChange | None:
-    """Return the change that names an attempt; None if the ledger needs no copy, or is gone.
-
-    The row of an earlier attempt is there already, so that its objects are deleted.
-    """
-    record = state.find(ledger_id)
-    if record is None or record.tiered is not None:
-        return None
-    return MetadataChange(
-        head=head.successor(),
-        put=(replace(record, offload=attempt),),
-        unneeded=(CopyDeletion.of(ledger_id, attempt),),
-    )
-
-
-def completed(
-    ledger_id: int, complete: OffloadContext, head: ManagedLedgerRecord, state: LedgerListState
-) -> MetadataChange | None:
-    """Return the change that completes an attempt; None if the ledger is gone.
-
-    Raises:
-        LedgerOffloadRunning: another attempt was named meanwhile.
-    """
-    record = state.find(ledger_id)
-    if record is None:
-        return None
-    named = record.offload
-    if named is None or named.attempt != complete.attempt:
-        raise LedgerOffloadRunning(
-            f"ledger {ledger_id}: attempt {complete.attempt} was replaced by "
-            f"{None if named is None else named.attempt}"
-        )
-    return MetadataChange(
-        head=head.successor(),
-        put=(replace(record, offload=complete),),
-        needed=(complete.attempt,),
-    )
-
-
-def deleted_primaries(
-    head: ManagedLedgerRecord, state: LedgerListState, ledger_ids: Sequence[int]
-) -> MetadataChange:
-    """Return the change that lets the tier have the only copy of ledgers."""
-    return MetadataChange(
-        head=head.successor(),
-        put=tuple(_without_primary(state.find(each)) for each in ledger_ids),
-        primaries=tuple(ledger_ids),
-    )
-
-
-def _without_primary(record: LedgerRecord | None) -> LedgerRecord:
-    assert record is not None, "a ledger without a record"
-    assert record.tiered is not None, f"ledger {record.ledger_id} has no other copy"
-    return replace(record, offload=replace(record.tiered, primary_deleted=True))
 
 
 class _PrimarySource:

@@ -1,14 +1,22 @@
-"""Offload plan: which ledgers are copied to the tier, and whose primary copy can be deleted.
+"""Offload plan: which ledgers are copied, whose primary copy goes, and the changes that do it.
 
 Rule: only whole closed ledgers with entries that have no complete copy yet are copied, the oldest
 first. The open ledger never is. Ages are compared by `>=` for a threshold and by `>` for the lag.
-Must not know: storage, clocks, tiers. Source: Pulsar's offloadPrefix, maybeOffload and
-isOffloadedNeedsDelete.
+Must not know: storage, clocks, tiers. Source: Pulsar's offloadPrefix, maybeOffload,
+isOffloadedNeedsDelete, prepareLedgerInfoForOffloaded, completeLedgerInfoForOffloaded.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from kledger.ledger.metadata.ledger_list_state import LedgerInfo
+from kledger.ledger.errors import LedgerOffloadRunning
+from kledger.ledger.metadata.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
+from kledger.ledger.metadata.records import (
+    CopyDeletion,
+    LedgerRecord,
+    ManagedLedgerRecord,
+    OffloadContext,
+)
 from kledger.ledger.offload.offload_policies import OffloadPolicies
 from kledger.ledger.position import Position
 
@@ -103,3 +111,64 @@ def _copyable(ledgers: Sequence[LedgerInfo], before: Position | None) -> list[Le
         and not info.offloaded
         and (before is None or Position(info.ledger_id, info.entries - 1) < before)
     ]
+
+
+# Changes of the metadata
+
+
+def prepared(
+    ledger_id: int, attempt: OffloadContext, head: ManagedLedgerRecord, state: LedgerListState
+) -> MetadataChange | None:
+    """Return the change that names an attempt; None if the ledger needs no copy, or is gone.
+
+    The row of an earlier attempt is there already, so that its objects are deleted.
+    """
+    record = state.find(ledger_id)
+    if record is None or record.tiered is not None:
+        return None
+    return MetadataChange(
+        head=head.successor(),
+        put=(replace(record, offload=attempt),),
+        unneeded=(CopyDeletion.of(ledger_id, attempt),),
+    )
+
+
+def completed(
+    ledger_id: int, complete: OffloadContext, head: ManagedLedgerRecord, state: LedgerListState
+) -> MetadataChange | None:
+    """Return the change that completes an attempt; None if the ledger is gone.
+
+    Raises:
+        LedgerOffloadRunning: another attempt was named meanwhile.
+    """
+    record = state.find(ledger_id)
+    if record is None:
+        return None
+    named = record.offload
+    if named is None or named.attempt != complete.attempt:
+        raise LedgerOffloadRunning(
+            f"ledger {ledger_id}: attempt {complete.attempt} was replaced by "
+            f"{None if named is None else named.attempt}"
+        )
+    return MetadataChange(
+        head=head.successor(),
+        put=(replace(record, offload=complete),),
+        needed=(complete.attempt,),
+    )
+
+
+def deleted_primaries(
+    head: ManagedLedgerRecord, state: LedgerListState, ledger_ids: Sequence[int]
+) -> MetadataChange:
+    """Return the change that lets the tier have the only copy of ledgers."""
+    return MetadataChange(
+        head=head.successor(),
+        put=tuple(_without_primary(state.find(each)) for each in ledger_ids),
+        primaries=tuple(ledger_ids),
+    )
+
+
+def _without_primary(record: LedgerRecord | None) -> LedgerRecord:
+    assert record is not None, "a ledger without a record"
+    assert record.tiered is not None, f"ledger {record.ledger_id} has no other copy"
+    return replace(record, offload=replace(record.tiered, primary_deleted=True))

@@ -53,6 +53,7 @@ from kledger.ledger.metadata.records import (
     ManagedLedgerRecord,
     OffloadContext,
 )
+from kledger.ledger.offload import offload_plan
 from kledger.ledger.offload.copy_deletions import CopyDeletions
 from kledger.ledger.offload.offload_policies import ReadPriority
 from kledger.ledger.offload.read_source_plan import ReadSource
@@ -366,8 +367,8 @@ async def changes_the_tier_before_the_log_is_synced(committer: Committer) -> Non
 
 
 right_complete_offload = Offloads._complete
-right_prepared = offloads.prepared
-right_completed = offloads.completed
+right_prepared = offload_plan.prepared
+right_completed = offload_plan.completed
 right_removal = LedgerListState.removal
 right_start = Committer._start
 right_abort = Compactions._abort
