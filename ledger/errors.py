@@ -13,7 +13,7 @@ Must not know: protocols.
 | try again later            | StorageFailed, TierUnavailable, TooManyRequests, ResetInProgress,   |
 |                            | CompactedLedgerReplaced                                             |
 | wait for the other call    | ConcurrentWait, ConcurrentFind, CompactionRunning,                  |
-|                            | LedgerOffloadRunning                                                |
+|                            | OffloadInProgress                                                   |
 | look at the disk           | NonRecoverable, Corrupt, UnreadableRow, StoreInUse, StoreUnusable   |
 """
 
@@ -113,7 +113,7 @@ class CompactionRunning(LedgerError):
     """A compaction of the managed ledger already runs."""
 
 
-class LedgerOffloadRunning(LedgerError):
+class OffloadInProgress(LedgerError):
     """An offload of the managed ledger already runs."""
 
 

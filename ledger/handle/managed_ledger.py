@@ -594,7 +594,7 @@ class ManagedLedger:
         Raises:
             InvalidPosition: the position is not valid.
             InvalidArgument: no tier is set.
-            LedgerOffloadRunning: another offload of this managed ledger runs.
+            OffloadInProgress: another offload of this managed ledger runs.
             TierUnavailable, NonRecoverable, Corrupt, StorageFailed: the first failure.
             AlreadyClosed, Fenced: the handle cannot be used any more.
         """

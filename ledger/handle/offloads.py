@@ -21,7 +21,7 @@ from kledger.ledger.errors import (
     InvalidArgument,
     InvalidPosition,
     LedgerError,
-    LedgerOffloadRunning,
+    OffloadInProgress,
     StorageFailed,
 )
 from kledger.ledger.handle.ledger_changes import LedgerChanges, MetadataChanges, SelectLedgers
@@ -165,7 +165,7 @@ class Offloads:
 
     async def _copy(self, metadata: MetadataChanges, select: SelectLedgers) -> None:
         if self._run is not None:
-            raise LedgerOffloadRunning(f"an offload of {self._shown_as} runs already")
+            raise OffloadInProgress(f"an offload of {self._shown_as} runs already")
         driver = self.policies.driver
         if driver is None or isinstance(driver, str):
             raise InvalidArgument(f"{self._shown_as} has no tier to offload to: no driver is set")

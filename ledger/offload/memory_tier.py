@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kledger.ledger.engine.base import Buffer
 from kledger.ledger.errors import Corrupt, InvalidArgument, NonRecoverable, TierUnavailable
-from kledger.ledger.offload.offloader import LedgerOffloader, OffloadSource, TieredLedger
+from kledger.ledger.offload.offloader import LedgerOffloader, OffloadSource
 
 TierCall: TypeAlias = Literal["offload", "open", "read", "delete"]
 Fault: TypeAlias = Callable[[], Awaitable[None]]
@@ -110,7 +110,7 @@ class MemoryTier:
 
     async def open(
         self, ledger_id: int, attempt: UUID, location: Mapping[str, str]
-    ) -> TieredLedger:
+    ) -> "MemoryCopy":
         """See `LedgerOffloader`."""
         self._check(location)
         await self._begin("open")

@@ -9,7 +9,7 @@ isOffloadedNeedsDelete, prepareLedgerInfoForOffloaded, completeLedgerInfoForOffl
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kledger.ledger.errors import LedgerOffloadRunning
+from kledger.ledger.errors import OffloadInProgress
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
 from kledger.ledger.metadata.records import (
     CopyDeletion,
@@ -139,14 +139,14 @@ def completed(
     """Return the change that completes an attempt; None if the ledger is gone.
 
     Raises:
-        LedgerOffloadRunning: another attempt was named meanwhile.
+        OffloadInProgress: another attempt was named meanwhile.
     """
     record = state.find(ledger_id)
     if record is None:
         return None
     named = record.offload
     if named is None or named.attempt != complete.attempt:
-        raise LedgerOffloadRunning(
+        raise OffloadInProgress(
             f"ledger {ledger_id}: attempt {complete.attempt} was replaced by "
             f"{None if named is None else named.attempt}"
         )

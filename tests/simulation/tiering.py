@@ -10,7 +10,7 @@ from kledger.ledger import (
     InvalidArgument,
     InvalidPosition,
     LedgerError,
-    LedgerOffloadRunning,
+    OffloadInProgress,
     Position,
     StorageFaultKind,
     TierUnavailable,
@@ -61,7 +61,7 @@ async def _offloading(
         check(not is_valid, f"{handle}: {error}, which is wrong")
     except InvalidArgument as error:
         check(not has_tier, f"{handle}: {error}, which is wrong")
-    except LedgerOffloadRunning as error:
+    except OffloadInProgress as error:
         scene.trace_line(f"{handle} offload: {error}")
     except (TierUnavailable, Corrupt) as error:
         scene.trace_line(f"{handle} offload failed: {error}")

@@ -23,6 +23,7 @@ TWICE = {
     "EmbeddedClient": "kledger.sync mirrors the asynchronous client",
     "InvalidArgument": "an error of both public packages, kledger and kledger.ledger",
     "NamedTopic": "kledger.sync mirrors the asynchronous client",
+    "OffloadInProgress": "an error of both public packages, kledger and kledger.ledger",
     "Producer": "kledger.sync mirrors the asynchronous client",
     "Publisher": "kledger.sync mirrors the asynchronous client",
     "Reader": "kledger.sync mirrors the asynchronous client",

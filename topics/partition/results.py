@@ -95,6 +95,6 @@ def from_ledger_error(error: LedgerError) -> TopicsError:
         return PartitionTerminated(str(error))
     if isinstance(error, ledger.CompactionRunning):
         return CompactionRunning(str(error))
-    if isinstance(error, ledger.LedgerOffloadRunning):
+    if isinstance(error, ledger.OffloadInProgress):
         return OffloadRunning(str(error))
     return TopicStorageFailed(str(error))

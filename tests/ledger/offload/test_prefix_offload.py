@@ -9,9 +9,9 @@ from kledger.ledger import (
     AlreadyClosed,
     InvalidArgument,
     InvalidPosition,
-    LedgerOffloadRunning,
     LedgerStore,
     ManagedLedgerConfig,
+    OffloadInProgress,
     OffloadPolicies,
     Position,
     TierUnavailable,
@@ -111,7 +111,7 @@ async def test_prefix_offload_runs_once_at_a_time(store: LedgerStore, tier: Memo
     hold = tier.hold_next("offload")
     running = asyncio.ensure_future(offload_all(ml))
     await hold.reached()
-    with pytest.raises(LedgerOffloadRunning, match="orders"):
+    with pytest.raises(OffloadInProgress, match="orders"):
         await offload_all(ml)
     hold.release()
     assert open_position(ml) == await running

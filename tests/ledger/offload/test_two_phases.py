@@ -7,9 +7,9 @@ import pytest
 
 from kledger.ledger import (
     Fenced,
-    LedgerOffloadRunning,
     LedgerStore,
     ManagedLedger,
+    OffloadInProgress,
     StorageFailed,
     TierUnavailable,
 )
@@ -226,7 +226,7 @@ async def test_two_phases_an_attempt_that_was_replaced_is_not_completed(
     hold.release()
     await asyncio.wait([first])
     error = first.exception()
-    assert error is None or isinstance(error, LedgerOffloadRunning)
+    assert error is None or isinstance(error, OffloadInProgress)
     await until(clock, lambda: not pending(engine))
     assert sorted(kept) == sorted(attempt for _, attempt in tier.copies)
 
