@@ -6,6 +6,7 @@ layout is a new version, and a new line.
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -50,6 +51,7 @@ from kledger.ledger.metadata.records import (
     CompactedLedger,
     LedgerRecord,
     ManagedLedgerRecord,
+    OffloadContext,
     decode_counter,
     decode_ledger,
     decode_managed_ledger,
@@ -255,6 +257,12 @@ COMPACTED_MANAGED_LEDGER = ManagedLedgerRecord(
     compacting_id=10,
 )
 LEDGER = LedgerRecord(ledger_id=9, entries=5, size=50, closed_ms=1, max_timestamp_ms=4)
+TIERED_LEDGER = replace(
+    LEDGER,
+    offload=OffloadContext(
+        attempt=UUID(int=7), driver="d", location={"url": "u"}, completed_ms=8, primary_deleted=True
+    ),
+)
 
 VALUES = [
     ("empty classic group", EMPTY_GROUP, lambda: encode_classic_group(EMPTY_GROUP),
@@ -374,8 +382,16 @@ VALUES = [
      ("0200000000000000070000000000000001fffffffffffffffefffffffffffffffe0000000001"
      "0000000000000009000000000000000500000000000000780000000000000003"
      "0000000000000002000000000000006f000000000000000a")),
-    ("ledger", LEDGER, lambda: encode_ledger(LEDGER), lambda row: decode_ledger(9, row),
+    ("ledger, version 1", LEDGER, None, lambda row: decode_ledger(9, row),
      "010000000000000005000000000000003200000000000000010000000000000004"),
+    ("ledger", LEDGER, lambda: encode_ledger(LEDGER), lambda row: decode_ledger(9, row),
+     ("0200000000000000050000000000000032000000000000000100000000000000"
+      "0400")),
+    ("tiered ledger", TIERED_LEDGER, lambda: encode_ledger(TIERED_LEDGER),
+     lambda row: decode_ledger(9, row),
+     ("0200000000000000050000000000000032000000000000000100000000000000"
+      "040100000000000000000000000000000007000164000000010000000375726c"
+      "0000000175000000000000000801")),
     ("counter", 41, lambda: encode_counter(41), decode_counter,
      "010000000000000029"),
 ]  # fmt: skip

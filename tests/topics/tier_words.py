@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from kledger.ledger import InvalidArgument, LedgerOffloader, TieredLedger, TierUnavailable
-from kledger.ledger.testing import MemoryTier
+from kledger.ledger import InvalidArgument, LedgerOffloader, TierUnavailable
+from kledger.ledger.testing import MemoryCopy, MemoryTier
 
 
 class MemoryFolder(MemoryTier):
@@ -28,9 +28,7 @@ class MemoryFolder(MemoryTier):
         name = f"{attempt}-ledger-{ledger_id}"
         return {"data": name, "index": f"{name}-index"}
 
-    async def open(
-        self, ledger_id: int, attempt: UUID, location: Mapping[str, str]
-    ) -> TieredLedger:
+    async def open(self, ledger_id: int, attempt: UUID, location: Mapping[str, str]) -> MemoryCopy:
         """See LedgerOffloader; the copy may be in another folder."""
         return await MemoryTier.open(self._at(location), ledger_id, attempt, location)
 

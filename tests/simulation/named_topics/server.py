@@ -20,6 +20,7 @@ from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.topics import TopicRegistry
 from kledger.topics.cleaner import Cleaner
+from kledger.topics.offloading import Offloading
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import Disk
 from tests.simulation.engine import SimulatedEngine
@@ -84,6 +85,7 @@ class ServerProcess:
             timers=Timers(clock, supervisor),
             supervisor=supervisor,
             cleaner=Cleaner(registry, store, clock, supervisor, CleanerSettings()),
+            offloading=Offloading(registry, store, clock, supervisor),
         )
         server = cls(number, engine, store, registry, supervisor, service)
         store.on_fatal = lambda error: None if server.is_over else on_stopped(str(error))
