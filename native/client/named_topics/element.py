@@ -4,8 +4,7 @@ Rule: plain values but for `commit`, which asks the subscriber.
 Must not know: how elements are fetched.
 """
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,7 +14,6 @@ from kledger.named_topics.model import (
     CommitOutcome,
 )
 from kledger.native.channel_position import ChannelPosition
-from kledger.native.client.named_topics.subscriber_state import FetchedElement
 from kledger.native.errors import IllegalArgument, IllegalState, KledgerError
 
 
@@ -51,31 +49,52 @@ class CommitResult:
         return cls(channel, position, outcome.status, error)
 
 
-QueueCommit: TypeAlias = Callable[[int, ChannelPosition], "asyncio.Future[CommitOutcome]"]
+QueueCommit: TypeAlias = Callable[[int, ChannelPosition], Awaitable[CommitOutcome]]
+OVERHEAD_BYTES = 200
+"""What an element takes in memory beside its value."""
 
 
 class Element:
-    """A received value with its coordinates.
+    """A received value with its coordinates; the same object is pre-fetched and handed out.
 
     Attributes:
         value: of `deserializer` and of the converter, if there are any; else the stored bytes.
         binary_value: the stored bytes; None for a tombstone of a Kafka producer.
         channel: the number of its channel.
+        offset: its Kafka offset in the partition that is the channel.
         timestamp_ms: when the server accepted it.
+        generation: of its channel when it was fetched; for its subscriber.
+        size: bytes in memory.
     """
 
-    __slots__ = ("_commit", "_offset", "binary_value", "channel", "timestamp_ms", "value")
+    __slots__ = (
+        "_commit", "binary_value", "channel", "generation", "offset", "size", "timestamp_ms",
+        "value",
+    )  # fmt: skip
 
-    def __init__(self, value: Any, fetched: FetchedElement, commit: QueueCommit) -> None:
-        """Args: fetched: what the value was made of."""
-        self.value = value
-        self.channel, _, self._offset, self.timestamp_ms, self.binary_value = fetched
+    def __init__(  # noqa: PLR0917 - one call for each element, and keywords double its cost
+        self,
+        channel: int,
+        generation: int,
+        offset: int,
+        timestamp_ms: int,
+        data: bytes | None,
+        commit: QueueCommit,
+    ) -> None:
+        """Args: data: as it is stored; commit: of its subscriber."""
+        self.channel = channel
+        self.generation = generation
+        self.offset = offset
+        self.timestamp_ms = timestamp_ms
+        self.value: Any = data
+        self.binary_value = data
+        self.size = OVERHEAD_BYTES + (0 if data is None else len(data))
         self._commit = commit
 
     @property
     def position(self) -> ChannelPosition:
         """Its place in the channel; made when asked for, as few elements need it."""
-        return ChannelPosition(self.channel, self._offset)
+        return ChannelPosition(self.channel, self.offset)
 
     def __repr__(self) -> str:
         return f"Element({self.position}, {self.value!r})"

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from kledger.native.client.named_topics.element import Element
-from kledger.native.client.named_topics.subscriber_state import FetchedElement
 
-Received: TypeAlias = "list[tuple[FetchedElement, Element]]"
+Received: TypeAlias = list[Element]
 
 
 class ReceiveRequest:
@@ -23,7 +22,7 @@ class ReceiveRequest:
     Attributes:
         count: how many elements it takes at most.
         number: how many receives came before it.
-        outcome: the future of the elements, each with what it was made of; empty: the topic is.
+        outcome: the future of the elements; empty: the topic is.
     """
 
     __slots__ = ("count", "number", "outcome")

@@ -58,7 +58,7 @@ from kledger.native.client.named_topics.ownership_listeners import (
     OwnershipListeners,
 )
 from kledger.native.client.named_topics.receive_requests import Received, ReceiveRequests
-from kledger.native.client.named_topics.subscriber_state import FetchedElement, SubscriberState
+from kledger.native.client.named_topics.subscriber_state import SubscriberState
 from kledger.native.client.named_topics.topic_view import TopicOfChannels
 from kledger.native.client.reconnect import open_with_retries
 from kledger.native.client.services import ClientServices
@@ -137,6 +137,7 @@ class Subscriber(ClosesOnExit):
         self._listeners = OwnershipListeners(options.listeners, services.supervisor)
         self._filter = options.filter.function
         self._converter = options.converter.function
+        self._has_no_functions = False
         self._id = 0
         self._group = options.group
         self._is_connected = False
@@ -216,7 +217,7 @@ class Subscriber(ClosesOnExit):
             Exception: of `deserializer`, filter or converter; the element is skipped.
         """
         found = await self._receive(1)
-        return found[0][1] if found else None
+        return found[0] if found else None
 
     async def receive_batch(self, count: int) -> list[Element]:
         """Return the next 1 to `count` elements; fewer do not mean that the topic is empty.
@@ -229,7 +230,7 @@ class Subscriber(ClosesOnExit):
             IllegalState, Unavailable, TopicNotFound, Exception: as `receive`.
         """
         check_count(count)
-        return [element for _, element in await self._receive(count)]
+        return await self._receive(count)
 
     async def _receive(self, count: int) -> Received:
         self._check_active()
@@ -249,8 +250,8 @@ class Subscriber(ClosesOnExit):
                     await self._services.clock.sleep(0)  # their callers run first
                 found = await request.outcome
             except asyncio.CancelledError:
-                for fetched, _ in reversed(self._requests.give_back(request)):
-                    self._state.put_back(fetched)
+                for element in reversed(self._requests.give_back(request)):
+                    self._state.put_back(element)
                 self._serve()
                 raise
             self._requests.note_received(request)
@@ -273,31 +274,34 @@ class Subscriber(ClosesOnExit):
 
     def _take(self, count: int) -> Received:
         """Take elements; one that raises is skipped if it is the first, and else stays."""
+        if self._has_no_functions:
+            return self._state.take_some(count)
         found: Received = []
-        while len(found) < count and (fetched := self._state.take()) is not None:
+        while len(found) < count and (element := self._state.take()) is not None:
             try:
-                element = self._element(fetched)
+                is_wanted = self._convert(element)
             except Exception:
                 if not found:
                     raise
-                self._state.put_back(fetched)
+                self._state.put_back(element)
                 break
-            if element is not None:
-                found.append((fetched, element))
+            if is_wanted:
+                found.append(element)
         return found
 
-    def _element(self, fetched: FetchedElement) -> Element | None:
-        """Return the element, or None if filter or converter skip it."""
-        value: Any = fetched.data
+    def _convert(self, element: Element) -> bool:
+        """Set the value of an element; return False if filter or converter skip it."""
+        value: Any = element.binary_value
         if self._options.deserializer is not None and value is not None:
             value = self._options.deserializer(value)
         if self._filter is not None and not self._filter(value):
-            return None
+            return False
         if self._converter is not None:
             value = self._converter(value)
             if value is None:
-                return None
-        return Element(value, fetched, self._queue_commit)
+                return False
+        element.value = value
+        return True
 
     async def heartbeat(self) -> None:
         """Tell the server that the application is alive, though it does not receive now.
@@ -612,6 +616,8 @@ class Subscriber(ClosesOnExit):
         self._converter = options.converter.function or _loaded(
             "converter", allocation.converter_name
         )
+        functions = (options.deserializer, self._filter, self._converter)
+        self._has_no_functions = functions == (None, None, None)
         self._is_connected, self._was_disconnected = True, False
         self._reported_ms = self._services.clock.monotonic_ms()
         self._allocate(allocation)
@@ -764,24 +770,25 @@ class Subscriber(ClosesOnExit):
 
     async def _accept(self, fetched: ChannelElements, generation: int) -> None:
         """Decode and buffer the elements of one channel."""
-        elements: list[FetchedElement] = []
+        channel, start_offset, commit = fetched.channel, fetched.start_offset, self._queue_commit
+        elements: list[Element] = []
         for batch in fetched.batches:
             try:
                 messages = await self._services.decoder.decode(
                     Delivery(Position(0, 0), batch, ALL, 0),
                     topic=self._topic.name,
-                    partition=fetched.channel,
+                    partition=channel,
                     link=None,
                 )
             except Unreadable as error:  # the batch is damaged: the next ones may not be
                 self._requests.fail(error)
                 continue
             elements += [
-                FetchedElement(
-                    fetched.channel, generation, each.offset, each.publish_timestamp, each.value
+                Element(
+                    channel, generation, each.offset, each.publish_timestamp, each.value, commit
                 )
                 for each in messages
-                if each.offset >= fetched.start_offset
+                if each.offset >= start_offset
             ]
         self._state.accept(fetched.channel, generation, elements, fetched.next_offset)
 

@@ -8,9 +8,11 @@ so that none starves.
 Must not know: the server, requests, futures.
 """
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from kledger.named_topics.model import (
@@ -20,28 +22,10 @@ from kledger.named_topics.model import (
     OwnedChannel,
     SeekOutcome,
 )
+from kledger.native.client.named_topics.element import Element
 
-ELEMENT_OVERHEAD_BYTES = 200
-"""What an element takes in memory beside its value."""
-
-
-class FetchedElement(NamedTuple):
-    """A record, as it was fetched.
-
-    Attributes:
-        generation: of its channel when it was fetched.
-    """
-
-    channel: int
-    generation: int
-    offset: int
-    timestamp_ms: int
-    data: bytes | None
-
-    @property
-    def size(self) -> int:
-        """Bytes in memory."""
-        return ELEMENT_OVERHEAD_BYTES + (0 if self.data is None else len(self.data))
+_offset_of = attrgetter("offset")
+_size_of = attrgetter("size")
 
 
 class ReadMark(NamedTuple):
@@ -73,7 +57,7 @@ class _Channel:
     fetch_offset: int
     read_before: int
     read_offset: int = NO_OFFSET
-    elements: deque[FetchedElement] = field(default_factory=deque)
+    elements: deque[Element] = field(default_factory=deque)
     answer: int = 0
     """The number of the last answer with elements of it."""
     committed_offset: int = NO_OFFSET
@@ -160,7 +144,7 @@ class SubscriberState:
         self._clear(channel)
 
     def _clear(self, channel: _Channel) -> None:
-        self.buffered_bytes -= sum(each.size for each in channel.elements)
+        self.buffered_bytes -= sum(map(_size_of, channel.elements))
         if channel.elements:
             self._rotation.remove(channel.elements[0].channel)
         channel.elements.clear()
@@ -186,7 +170,7 @@ class SubscriberState:
         return {number: channel.generation for number, channel in self._channels.items()}
 
     def accept(
-        self, channel: int, generation: int, elements: Iterable[FetchedElement], next_offset: int
+        self, channel: int, generation: int, elements: Sequence[Element], next_offset: int
     ) -> bool:
         """Buffer fetched elements; return False if they belong to an older generation.
 
@@ -196,10 +180,10 @@ class SubscriberState:
         if owned is None or owned.generation != generation:
             return False
         was_empty = not owned.elements
-        for each in elements:
-            if each.offset > owned.committed_offset:
-                owned.elements.append(each)
-                self.buffered_bytes += each.size
+        committed = bisect_right(elements, owned.committed_offset, key=_offset_of)
+        fresh = elements[committed:] if committed else elements
+        owned.elements.extend(fresh)
+        self.buffered_bytes += sum(map(_size_of, fresh))
         if was_empty and owned.elements:
             self._rotation.append(channel)
         owned.fetch_offset = next_offset
@@ -209,7 +193,7 @@ class SubscriberState:
 
     # Handing out
 
-    def take(self) -> FetchedElement | None:
+    def take(self) -> Element | None:
         """Take the next element; None: nothing is pre-fetched."""
         if not self._rotation:
             return None
@@ -223,7 +207,25 @@ class SubscriberState:
         channel.read_offset = element.offset
         return element
 
-    def put_back(self, element: FetchedElement) -> bool:
+    def take_some(self, count: int) -> list[Element]:
+        """Take up to `count` of the next elements."""
+        found: list[Element] = []
+        while self._rotation and (left := count - len(found)) > 0:
+            channel = self._channels[self._rotation[0]]
+            if len(self._rotation) > 1 or len(channel.elements) <= left:
+                element = self.take()
+                assert element is not None, "a channel in the rotation has no element"
+                found.append(element)
+                continue
+            # The elements of one channel alone, and not all of them.
+            popleft = channel.elements.popleft
+            taken = [popleft() for _ in range(left)]
+            self.buffered_bytes -= sum(map(_size_of, taken))
+            channel.read_offset = taken[-1].offset
+            found += taken
+        return found
+
+    def put_back(self, element: Element) -> bool:
         """Put an element back in front of its channel, which is next; False: it is dropped."""
         channel = self._channels.get(element.channel)
         if channel is None or channel.generation != element.generation:

@@ -12,12 +12,10 @@ from kledger.native.client.named_topics.receive_requests import (
     ReceiveRequest,
     ReceiveRequests,
 )
-from kledger.native.client.named_topics.subscriber_state import FetchedElement
 
 
 def received(*offsets: int) -> Received:
-    fetched = [FetchedElement(0, 1, each, 0, b"v") for each in offsets]
-    return [(each, Element(b"v", each, uncommitted)) for each in fetched]
+    return [Element(0, 1, each, 0, b"v", uncommitted) for each in offsets]
 
 
 def uncommitted(channel: int, position: ChannelPosition) -> "asyncio.Future[CommitOutcome]":
@@ -25,7 +23,7 @@ def uncommitted(channel: int, position: ChannelPosition) -> "asyncio.Future[Comm
 
 
 def offsets(found: Received) -> list[int]:
-    return [fetched.offset for fetched, _ in found]
+    return [each.offset for each in found]
 
 
 async def served(*found: Received) -> tuple[ReceiveRequests, list[ReceiveRequest]]:

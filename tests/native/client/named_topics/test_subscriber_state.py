@@ -1,14 +1,20 @@
 """What a subscriber holds: rotation, dropping at delivery, generations, putting back."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kledger.named_topics.model import ChannelAllocation, OwnedChannel, SeekOutcome
+from kledger.named_topics.model import (
+    ChannelAllocation,
+    CommitOutcome,
+    OwnedChannel,
+    SeekOutcome,
+)
+from kledger.native.channel_position import ChannelPosition
+from kledger.native.client.named_topics.element import Element
 from kledger.native.client.named_topics.subscriber_state import (
-    FetchedElement,
     ReadMark,
     SubscriberState,
 )
@@ -20,9 +26,17 @@ def allocation(epoch: int, *channels: tuple[int, int], start: int = 0) -> Channe
     return ChannelAllocation("g", 1, epoch, 4, owned, "", "")
 
 
+def uncommitted(channel: int, position: ChannelPosition) -> Awaitable[CommitOutcome]:
+    raise AssertionError("nothing is committed here")
+
+
+def element(channel: int, generation: int, offset: int) -> Element:
+    return Element(channel, generation, offset, 0, b"v", uncommitted)
+
+
 def accept(state: SubscriberState, channel: int, offsets: Sequence[int]) -> bool:
     generation = state.generations()[channel]
-    elements = [FetchedElement(channel, generation, each, 0, b"v") for each in offsets]
+    elements = [element(channel, generation, each) for each in offsets]
     return state.accept(channel, generation, elements, offsets[-1] + 1)
 
 
@@ -45,6 +59,23 @@ def test_channels_take_turns_and_order_in_each_is_kept() -> None:
     accept(state, 2, [5, 6])
     assert [(0, 0), (2, 5), (0, 1), (2, 6), (0, 2)] == taken(state)
     assert 0 == state.buffered_bytes
+
+
+def test_several_are_taken_as_one_after_the_other() -> None:
+    for count in range(1, 8):
+        state, same = owning(0, 1, 2), owning(0, 1, 2)
+        for one in (state, same):
+            accept(one, 0, [0, 1, 2, 3])
+            accept(one, 2, [5])
+        expected = [each for _ in range(count) if (each := same.take()) is not None]
+        found = state.take_some(count)
+        assert [(each.channel, each.offset) for each in expected] == [
+            (each.channel, each.offset) for each in found
+        ]
+        assert [same.read_mark(0), same.buffered_bytes] == [
+            state.read_mark(0), state.buffered_bytes
+        ]  # fmt: skip
+        assert taken(same) == taken(state)
 
 
 def test_allocation_names_what_was_revoked_and_drops_its_elements() -> None:
@@ -70,7 +101,7 @@ def test_answer_to_an_older_generation_is_dropped() -> None:
     state = owning(0)
     generation = state.generations()[0]
     state.seeked([SeekOutcome(0, 6, 7, 1)])
-    assert not state.accept(0, generation, [FetchedElement(0, generation, 0, 0, b"v")], 1)
+    assert not state.accept(0, generation, [element(0, generation, 0)], 1)
     assert not state.accept(3, generation, [], 1)
     assert [(0, 1, 7)] == list(state.fetches())
     assert ReadMark(1, 6) == state.read_mark(0)
@@ -200,6 +231,13 @@ class SubscriberMachine(RuleBasedStateMachine):
         else:
             assert self.expected[element.channel].pop(0) == element.offset
 
+    @rule(count=st.integers(1, 5))
+    def take_some(self, count: int) -> None:
+        found = self.state.take_some(count)
+        assert min(count, sum(map(len, self.expected.values()))) == len(found)
+        for each in found:
+            assert self.expected[each.channel].pop(0) == each.offset
+
     @rule()
     def take_and_put_back(self) -> None:
         element = self.state.take()
@@ -217,7 +255,7 @@ class SubscriberMachine(RuleBasedStateMachine):
     @invariant()
     def bytes_are_those_of_the_elements(self) -> None:
         count = sum(map(len, self.expected.values()))
-        assert count * FetchedElement(0, 0, 0, 0, b"v").size == self.state.buffered_bytes
+        assert count * element(0, 0, 0).size == self.state.buffered_bytes
 
 
 TestSubscriberMachine = SubscriberMachine.TestCase
