@@ -17,7 +17,8 @@ from kledger.native.client.named_topics.publisher import (
     Publisher,
     PublisherOptions,
 )
-from kledger.native.client.named_topics.subscriber import Subscriber, SubscriberOptions
+from kledger.native.client.named_topics.subscriber import Subscriber
+from kledger.native.client.named_topics.subscriber_options import SubscriberOptions
 from kledger.native.client.producer import Producer
 from kledger.native.client.services import ClientServices
 from kledger.native.errors import IllegalArgument

@@ -38,6 +38,7 @@ class ReceiveRequests:
 
     Attributes:
         count: how many receives there have been.
+        held_count: requests about positions that run or wait: no receive is served meanwhile.
     """
 
     def __init__(self) -> None:
@@ -45,6 +46,12 @@ class ReceiveRequests:
         self._served: dict[ReceiveRequest, None] = {}
         """Those whose callers have not run since, the oldest first."""
         self.count = 0
+        self.held_count = 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether no receive is served now."""
+        return self.held_count > 0
 
     @property
     def oldest(self) -> ReceiveRequest | None:

@@ -1,10 +1,9 @@
 """Subscriber: receives the elements of the channels that it owns, commits and seeks.
 
-Rule: receives complete strictly in their order. One task polls the server ahead of them, within a
-limit of bytes; a poll is a heartbeat only if the application has received since the last one. A
-request about positions runs alone: no receive is served until it ends, and what was pre-fetched of
-the channels that it moves is dropped. A subscriber that is disconnected, by a timeout, a lost
-connection or the application, loses its channels; the next receive, commit or seek joins again.
+Rule: receives complete strictly in their order, from what `ChannelPolling` has fetched ahead of
+them. A request about positions runs alone: no receive is served until it ends, and what was
+pre-fetched of the channels that it moves is dropped. A subscriber that is disconnected loses its
+channels (`Membership`); the next receive, commit or seek joins again.
 Must not know: whether the server runs in this process.
 """
 
@@ -12,10 +11,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeGuard, TypeVar, overload
+from typing import Any, TypeGuard, TypeVar, overload
 
-from kledger.ledger import Position
 from kledger.named_topics.model import (
     ALL_CHANNELS,
     ALREADY_COMMITTED,
@@ -28,36 +25,22 @@ from kledger.named_topics.model import (
     TO_TAIL,
     TO_TIME,
     WRONG_POSITION,
-    ChannelAllocation,
     ChannelCommit,
-    ChannelElements,
     ChannelEnds,
-    ChannelFetch,
-    ChannelPoll,
-    ChannelPollResult,
     ChannelTarget,
     CommitOutcome,
     CommitRequest,
     SeekRequest,
-    SubscriberJoin,
 )
 from kledger.native.channel_position import ChannelPosition
 from kledger.native.client.close_once import CloseOnce, ClosesOnExit
+from kledger.native.client.named_topics.channel_polling import ChannelPolling
 from kledger.native.client.named_topics.commit_queue import CommitQueue, PendingCommit
 from kledger.native.client.named_topics.element import CommitResult, Element
 from kledger.native.client.named_topics.flow_control import FlowControl
-from kledger.native.client.named_topics.functions import (
-    Function,
-    GroupFunction,
-    load_function,
-)
-from kledger.native.client.named_topics.ownership_listeners import (
-    ASSIGNED,
-    LOST,
-    REVOKED,
-    OwnershipListeners,
-)
+from kledger.native.client.named_topics.membership import Membership
 from kledger.native.client.named_topics.receive_requests import Received, ReceiveRequests
+from kledger.native.client.named_topics.subscriber_options import SubscriberOptions
 from kledger.native.client.named_topics.subscriber_state import SubscriberState
 from kledger.native.client.named_topics.topic_view import TopicOfChannels
 from kledger.native.client.reconnect import open_with_retries
@@ -68,49 +51,14 @@ from kledger.native.errors import (
     KledgerError,
     SubscriberDisconnected,
     SubscriberGroupDestroyed,
-    TopicNotFound,
-    Unavailable,
-    Unreadable,
 )
-from kledger.runtime.signal import Signal
-from kledger.subscriptions.model import ALL, Delivery
 
 logger = logging.getLogger(__name__)
 
-PREFETCHED_BYTES_MAX = 8 << 20
-"""What a subscriber holds of elements that were not received, but for one poll."""
-POLL_WAIT_MS_MAX = 10_000
-RECONNECT_TIMEOUT_MS = 300_000
-"""How long a subscriber tries to join again before its receives fail."""
 CHANNEL_NUMBERS = 1 << 31
 TIME_MS_MAX = (1 << 62) - 1
 
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriberOptions:
-    """How a subscriber receives.
-
-    Attributes:
-        group: its name; empty: an anonymous subscriber.
-        completes_on_empty: a receive on an empty topic ends with nothing, instead of waiting.
-        filter: of elements; those for which it returns something false are skipped.
-        converter: of values; an element for which it returns None is skipped.
-        listeners: called when the ownership of channels changes.
-        deserializer: makes a value of the stored bytes.
-        prefetched_bytes_max: see PREFETCHED_BYTES_MAX.
-        reconnect_timeout_ms: see RECONNECT_TIMEOUT_MS.
-    """
-
-    group: str
-    completes_on_empty: bool
-    filter: GroupFunction
-    converter: GroupFunction
-    listeners: tuple[object, ...]
-    deserializer: Function | None
-    prefetched_bytes_max: int = PREFETCHED_BYTES_MAX
-    reconnect_timeout_ms: int = RECONNECT_TIMEOUT_MS
 
 
 class Subscriber(ClosesOnExit):
@@ -134,27 +82,17 @@ class Subscriber(ClosesOnExit):
         self._state = SubscriberState()
         self._requests = ReceiveRequests()
         self._commits = CommitQueue(self._send_commits, services.supervisor)
-        self._listeners = OwnershipListeners(options.listeners, services.supervisor)
-        self._filter = options.filter.function
-        self._converter = options.converter.function
-        self._has_no_functions = False
-        self._id = 0
-        self._group = options.group
-        self._is_connected = False
-        self._was_disconnected = False
-        """The application has disconnected it, and not received since."""
-        self._failure: KledgerError | None = None
-        self._connecting = asyncio.Lock()
+        self._membership = Membership(services, topic, options, self._state, self._closing)
+        self._polling = ChannelPolling(
+            services,
+            topic,
+            options,
+            state=self._state,
+            requests=self._requests,
+            membership=self._membership,
+        )
+        self._membership.on_changed = self._polling.refresh
         self._exclusive = asyncio.Lock()
-        self._exclusive_count = 0
-        self._changed = Signal()
-        """Ends a wait of the polling task: something else is to be asked now."""
-        self._received_ms = services.clock.monotonic_ms()
-        """When the application has received last."""
-        self._reported_ms = self._received_ms
-        """The same as far as the server knows."""
-        self._under_way: _PollUnderWay | None = None
-        self._task: asyncio.Task[None] | None = None
 
     # What it is
 
@@ -171,7 +109,7 @@ class Subscriber(ClosesOnExit):
     @property
     def id(self) -> int:
         """Its number in the group, by which channels are allocated."""
-        return self._id
+        return self._membership.id
 
     @property
     def is_active(self) -> bool:
@@ -234,17 +172,17 @@ class Subscriber(ClosesOnExit):
 
     async def _receive(self, count: int) -> Received:
         self._check_active()
-        if self._failure is not None:
-            raise self._failure
+        if self._membership.failure is not None:
+            raise self._membership.failure
         if not self.flow_control.try_enter():
             await self.flow_control.enter()
         try:
             self._check_active()
-            self._was_disconnected = False
-            self._received_ms = self._services.clock.monotonic_ms()
+            self._membership.is_left = False
+            self._polling.note_received()
             request = self._requests.add(count)
             self._serve()
-            self._refresh()
+            self._polling.refresh()
             try:
                 if self._requests.has_unreceived_before(request):
                     await self._services.clock.sleep(0)  # their callers run first
@@ -261,7 +199,7 @@ class Subscriber(ClosesOnExit):
 
     def _serve(self) -> None:
         """Complete as many receives as possible, the oldest first."""
-        while not self._exclusive_count and (request := self._requests.oldest) is not None:
+        while not self._requests.is_held and (request := self._requests.oldest) is not None:
             try:
                 found = self._take(request.count)
             except Exception as error:  # noqa: BLE001 - the application's own, and for it
@@ -270,11 +208,16 @@ class Subscriber(ClosesOnExit):
             if not found:
                 break
             self._requests.serve(request, found)
-            self._received_ms = self._services.clock.monotonic_ms()
+            self._polling.note_received()
 
     def _take(self, count: int) -> Received:
         """Take elements; one that raises is skipped if it is the first, and else stays."""
-        if self._has_no_functions:
+        functions = (
+            self._options.deserializer,
+            self._membership.filter,
+            self._membership.converter,
+        )
+        if functions == (None, None, None):
             return self._state.take_some(count)
         found: Received = []
         while len(found) < count and (element := self._state.take()) is not None:
@@ -294,10 +237,10 @@ class Subscriber(ClosesOnExit):
         value: Any = element.binary_value
         if self._options.deserializer is not None and value is not None:
             value = self._options.deserializer(value)
-        if self._filter is not None and not self._filter(value):
+        if self._membership.filter is not None and not self._membership.filter(value):
             return False
-        if self._converter is not None:
-            value = self._converter(value)
+        if self._membership.converter is not None:
+            value = self._membership.converter(value)
             if value is None:
                 return False
         element.value = value
@@ -311,11 +254,11 @@ class Subscriber(ClosesOnExit):
             Unavailable: the server cannot be reached.
         """
         self._check_active()
-        if self._options.group and self._is_connected:
-            self._received_ms = self._services.clock.monotonic_ms()
+        if self._options.group and self._membership.is_connected:
+            self._polling.note_received()
             with suppress(SubscriberDisconnected, SubscriberGroupDestroyed):  # the poll says so
                 await self._services.broker.poll_channels(
-                    self._topic.name, self._poll((), wait_ms=0)
+                    self._topic.name, self._polling.poll((), wait_ms=0)
                 )
 
     # Committing
@@ -357,7 +300,8 @@ class Subscriber(ClosesOnExit):
                 mark = self._state.read_mark(channel)
                 commits.append(ChannelCommit(channel, offset, mark.offset, mark.revision))
             outcomes = await self._services.broker.commit_channels(
-                self._topic.name, CommitRequest(self._group, self._id, tuple(commits))
+                self._topic.name,
+                CommitRequest(self._membership.group, self._membership.id, tuple(commits)),
             )
             self._drop_committed(commits, outcomes)
             return outcomes
@@ -366,13 +310,13 @@ class Subscriber(ClosesOnExit):
             try:
                 return await self._retrying(send)
             except SubscriberDisconnected as error:
-                if self._was_disconnected or self._closing.has_begun:  # it does not join again
+                if self._membership.is_left or self._closing.has_begun:  # it does not join again
                     rejected = CommitOutcome(REJECTED, ILLEGAL_STATE, str(error))
                     return [rejected] * len(pending)
-                self._on_disconnected()
+                self._membership.disconnected()
             except SubscriberGroupDestroyed as error:
                 return [CommitOutcome(REJECTED, ILLEGAL_STATE, str(error))] * len(pending)
-            await self._connect()
+            await self._membership.connect()
 
     def _drop_committed(
         self, commits: Sequence[ChannelCommit], outcomes: Sequence[CommitOutcome]
@@ -448,7 +392,9 @@ class Subscriber(ClosesOnExit):
         self, targets: Sequence[ChannelTarget], *, is_committing: bool = False
     ) -> dict[int, ChannelPosition]:
         async with self._alone():
-            request = SeekRequest(self._group, self._id, is_committing, tuple(targets))
+            request = SeekRequest(
+                self._membership.group, self._membership.id, is_committing, tuple(targets)
+            )
             try:
                 outcomes = await self._asking(
                     lambda: self._services.broker.seek_channels(self._topic.name, request)
@@ -456,7 +402,7 @@ class Subscriber(ClosesOnExit):
             except (IllegalState, IllegalArgument):
                 raise  # nothing has moved
             except BaseException:  # it may have moved: the next receive joins again
-                self._on_disconnected()
+                self._membership.disconnected()
                 raise
             self._state.seeked(outcomes)
             return {each.channel: ChannelPosition(each.channel, each.offset) for each in outcomes}
@@ -532,7 +478,7 @@ class Subscriber(ClosesOnExit):
     async def _ends(self, channel: int) -> list[ChannelEnds]:
         return await self._asking(
             lambda: self._services.broker.channel_ends(
-                self._topic.name, self._group, self._id, channel
+                self._topic.name, self._membership.group, self._membership.id, channel
             )
         )
 
@@ -542,25 +488,25 @@ class Subscriber(ClosesOnExit):
     async def _alone(self) -> AsyncIterator[None]:
         """Run the body alone: requests in their order, receives are served behind them."""
         self._check_active()
-        self._exclusive_count += 1
+        self._requests.held_count += 1
         try:
             async with self._exclusive:
-                if self._failure is not None:
-                    raise self._failure
-                await self._connect()
+                if self._membership.failure is not None:
+                    raise self._membership.failure
+                await self._membership.connect()
                 yield
         finally:
-            self._exclusive_count -= 1
+            self._requests.held_count -= 1
             self._serve()
-            self._refresh()
+            self._polling.refresh()
 
     async def _asking(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Ask the server; join again, once, if it has forgotten the subscriber."""
         try:
             return await self._retrying(ask)
         except SubscriberDisconnected:
-            self._on_disconnected()
-            await self._connect()
+            self._membership.disconnected()
+            await self._membership.connect()
             return await self._retrying(ask)
 
     async def _retrying(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -578,15 +524,12 @@ class Subscriber(ClosesOnExit):
     async def open(self) -> None:
         """Join for the first time; only for `NamedTopic`. Raises the server's error."""
         try:
-            await self._join()
+            await self._membership.join()
         except BaseException:
-            if self._id:  # the server has let it in
-                with suppress(KledgerError):
-                    await self._leave()
+            if self._membership.id:  # the server has let it in
+                await self._membership.leave()
             raise
-        self._task = self._services.supervisor.spawn(
-            self._run(), f"subscriber of {self._topic.name}"
-        )
+        self._polling.start(self._serve, self._queue_commit)
 
     async def disconnect(self) -> None:
         """Leave the group for now: its channels are lost, and what is not committed comes again.
@@ -595,210 +538,15 @@ class Subscriber(ClosesOnExit):
             IllegalState: the subscriber is closed.
         """
         self._check_active()
-        self._was_disconnected = True
-        if self._is_connected:
-            self._on_disconnected()
-            if self._options.group:  # an anonymous group would end
-                with suppress(KledgerError):  # else it times out
-                    await self._leave()
-
-    async def _leave(self) -> None:
-        await self._services.broker.leave_subscriber(self._topic.name, self._group, self._id)
-
-    async def _join(self) -> None:
-        options = self._options
-        allocation = await self._services.broker.join_subscriber(
-            self._topic.name,
-            SubscriberJoin(options.group, self._id, options.filter.name, options.converter.name),
-        )
-        self._id, self._group = allocation.subscriber, allocation.group
-        self._filter = options.filter.function or _loaded("filter", allocation.filter_name)
-        self._converter = options.converter.function or _loaded(
-            "converter", allocation.converter_name
-        )
-        functions = (options.deserializer, self._filter, self._converter)
-        self._has_no_functions = functions == (None, None, None)
-        self._is_connected, self._was_disconnected = True, False
-        self._reported_ms = self._services.clock.monotonic_ms()
-        self._allocate(allocation)
-
-    async def _connect(self) -> None:
-        """Join again if it is disconnected. Raises the error of the last attempt."""
-        async with self._connecting:
-            if not self._is_connected and not self._closing.has_begun:
-                try:
-                    await open_with_retries(
-                        self._services,
-                        self._join,
-                        is_first=False,
-                        retry_ms=self._options.reconnect_timeout_ms,
-                    )
-                except (SubscriberGroupDestroyed, TopicNotFound) as error:
-                    self._failure = error
-                    raise
-
-    def _allocate(self, allocation: ChannelAllocation) -> None:
-        change = self._state.allocate(allocation)
-        if change.revoked:
-            self._listeners.call(REVOKED, change.revoked)
-        if change.is_changed:
-            self._listeners.call(ASSIGNED, self._state.channels)
-
-    def _on_disconnected(self) -> None:
-        self._is_connected = False
-        lost = self._state.disconnect()
-        if lost:
-            self._listeners.call(LOST, lost)
-        self._refresh()
-
-    # Polling
-
-    async def _run(self) -> None:
-        """Poll as long as the subscriber is open."""
-        while True:
-            version = self._changed.version
-            if self._failure is not None:
-                self._requests.fail(self._failure)
-            elif self._is_connected:
-                await self._poll_once()
-                continue
-            elif self._requests.oldest is not None and not self._closing.has_begun:
-                try:
-                    await self._connect()
-                except Exception as error:  # noqa: BLE001 - the receives raise it
-                    self._requests.fail(error)
-                continue
-            await self._changed.wait_beyond(version)
-
-    async def _poll_once(self) -> None:
-        """Poll, and serve what comes; `_refresh` may cancel the poll."""
-        state, requests = self._state, self._requests
-        is_waiting = requests.oldest is not None
-        completes = is_waiting and self._options.completes_on_empty and not self._exclusive_count
-        fetches = state.fetches() if self._has_room else ()
-        poll = self._poll(fetches, wait_ms=0 if completes else self._wait_ms)
-        generations, received_before = state.generations(), requests.count
-        task = self._services.supervisor.spawn(self._polled(poll), f"poll of {self._topic.name}")
-        self._under_way = _PollUnderWay(task, poll, generations)
-        try:
-            await asyncio.wait([task])
-        finally:
-            self._under_way = None
-            task.cancel()
-        result = None if task.cancelled() else task.result()
-        if result is None or poll.epoch != state.epoch:
-            return
-        if result.allocation is not None:
-            self._allocate(result.allocation)
-        elif completes and not result.elements and (fetches or not state.channels):
-            requests.complete_empty(received_before)
-        for each in result.elements:
-            await self._accept(each, generations[each.channel])
-        self._serve()
-
-    def _refresh(self) -> None:
-        """Let the polling task look again; cancel a poll that asks for something outdated."""
-        self._changed.notify()
-        under_way = self._under_way
-        if under_way is not None and self._is_outdated(under_way):
-            under_way.task.cancel()
-
-    def _is_outdated(self, under_way: "_PollUnderWay") -> bool:
-        """Four cases: disconnected; silent for too long; repositioned; room, or need, for more."""
-        poll = under_way.poll
-        if not self._is_connected or self._needs_heartbeat:
-            return True
-        if self._exclusive_count:
-            return False
-        if under_way.generations != self._state.generations():
-            return True
-        if not poll.fetches and self._state.channels:
-            return self._state.buffered_bytes <= self._options.prefetched_bytes_max // 2
-        is_waiting = self._requests.oldest is not None
-        return self._options.completes_on_empty and is_waiting and poll.wait_ms > 0
-
-    @property
-    def _has_room(self) -> bool:
-        """Whether more is pre-fetched."""
-        return self._state.buffered_bytes < self._options.prefetched_bytes_max
-
-    @property
-    def _needs_heartbeat(self) -> bool:
-        """Whether the server should hear now that the application receives."""
-        timeout_ms = self._topic.options.subscriber_timeout_ms
-        unreported_ms = self._received_ms - self._reported_ms
-        return bool(self._options.group) and 0 < timeout_ms <= 4 * unreported_ms
-
-    def _poll(self, fetches: Sequence[ChannelFetch], *, wait_ms: int) -> ChannelPoll:
-        """Return a poll, which reports when the application has received last."""
-        now_ms = self._services.clock.monotonic_ms()
-        if self._requests.oldest is not None:
-            self._received_ms = now_ms
-        self._reported_ms = self._received_ms
-        room = self._options.prefetched_bytes_max - self._state.buffered_bytes
-        return ChannelPoll(
-            group=self._group,
-            subscriber=self._id,
-            epoch=self._state.epoch,
-            silent_ms=now_ms - self._received_ms,
-            wait_ms=wait_ms,
-            bytes_max=min(self._topic.options.page_bytes, max(room, 1)),
-            fetches=tuple(fetches),
-        )
-
-    @property
-    def _wait_ms(self) -> int:
-        """How long a poll waits: half of every time limit that it must meet, at most."""
-        limits = [POLL_WAIT_MS_MAX, self._services.operations.timeout_ms // 2]
-        if self._topic.options.subscriber_timeout_ms:
-            limits.append(self._topic.options.subscriber_timeout_ms // 2)
-        return max(1, min(limits))
-
-    async def _polled(self, poll: ChannelPoll) -> ChannelPollResult | None:
-        """Poll once; None: the subscriber is disconnected now."""
-        try:
-            return await self._services.broker.poll_channels(self._topic.name, poll)
-        except (SubscriberGroupDestroyed, TopicNotFound) as error:
-            self._failure = error
-            self._on_disconnected()
-        except (SubscriberDisconnected, Unavailable):
-            self._on_disconnected()
-        except KledgerError as error:
-            self._requests.fail(error)
-            self._on_disconnected()
-        return None
-
-    async def _accept(self, fetched: ChannelElements, generation: int) -> None:
-        """Decode and buffer the elements of one channel."""
-        channel, start_offset, commit = fetched.channel, fetched.start_offset, self._queue_commit
-        elements: list[Element] = []
-        for batch in fetched.batches:
-            try:
-                messages = await self._services.decoder.decode(
-                    Delivery(Position(0, 0), batch, ALL, 0),
-                    topic=self._topic.name,
-                    partition=channel,
-                    link=None,
-                )
-            except Unreadable as error:  # the batch is damaged: the next ones may not be
-                self._requests.fail(error)
-                continue
-            elements += [
-                Element(
-                    channel, generation, each.offset, each.publish_timestamp, each.value, commit
-                )
-                for each in messages
-                if each.offset >= start_offset
-            ]
-        self._state.accept(fetched.channel, generation, elements, fetched.next_offset)
+        await self._membership.disconnect()
 
     # Closing
 
     def fail(self, error: KledgerError) -> None:
         """Fail all receives, and all later calls, with this error."""
-        self._failure = error
+        self._membership.failure = error
         self._requests.fail(error)
-        self._refresh()
+        self._polling.refresh()
 
     async def close(self) -> None:
         """Leave the group and close; receives that wait are cancelled. May be repeated."""
@@ -815,35 +563,14 @@ class Subscriber(ClosesOnExit):
 
     async def _close(self) -> None:
         try:
-            if self._task is not None:
-                self._task.cancel()
-                await asyncio.wait([self._task])
+            await self._polling.stop()
             self._requests.cancel()
             await self._commits.finish()
-            # An anonymous one did not leave when the application disconnected it; one that has lost
-            # its server does not wait for it, and is ended by the server after a while.
-            if self._is_connected or (self._was_disconnected and not self._options.group):
-                self._is_connected = False
-                with suppress(KledgerError):  # else it times out
-                    await self._leave()
-            self._state.disconnect()
-            await self._listeners.finish()
+            await self._membership.close()
             for action in self._close_actions:
                 await self._act(action)
         finally:
             self._on_closed(self)
-
-
-class _PollUnderWay(NamedTuple):
-    """A poll that the server has not answered, and the generations that it was made in."""
-
-    task: "asyncio.Task[ChannelPollResult | None]"
-    poll: ChannelPoll
-    generations: Mapping[int, int]
-
-
-def _loaded(what: str, name: str) -> Function | None:
-    return load_function(what, name) if name else None
 
 
 def _offset_of(channel: object, position: object) -> int:

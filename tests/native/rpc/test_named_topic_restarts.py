@@ -69,7 +69,7 @@ async def test_anonymous_subscriber_leaves_nothing_behind_a_restart_of_its_serve
         server = Server(tmp_path, native=address)
         await server.start()
         assert ["orders"] == await client.named_topics()
-        await subscriber._leave()
+        await subscriber._membership.leave()
         assert [] == await topic.describe_groups()
     await server.stop()
 
@@ -94,7 +94,7 @@ async def test_stopping_server_does_not_wait_for_polls(
     for limit in (
         "kledger.wiring.STOP_GRACE_MS",
         "kledger.named_topics.service.WAIT_MS_MAX",
-        "kledger.native.client.named_topics.subscriber.POLL_WAIT_MS_MAX",
+        "kledger.native.client.named_topics.channel_polling.POLL_WAIT_MS_MAX",
     ):
         monkeypatch.setattr(limit, 600_000)
     parked = asyncio.Event()

@@ -154,8 +154,9 @@ async def test_prefetching_has_a_limit_of_bytes(
     topic = await client.named_topic("big", channel_count=1, page_bytes=10_000)
     limit = 50_000
     subscriber = await topic.create_subscriber()
-    options = subscriber._options
-    monkeypatch.setattr(subscriber, "_options", replace(options, prefetched_bytes_max=limit))
+    polling = subscriber._polling
+    options = polling._options
+    monkeypatch.setattr(polling, "_options", replace(options, prefetched_bytes_max=limit))
     async with await topic.create_publisher() as publisher:
         for number in range(100):
             await publisher.publish(b"%4d" % number + bytes(3_000))
