@@ -585,7 +585,7 @@ class ManagedLedger:
         One that is trimmed meanwhile is left out. After a failure the others are still copied.
 
         Args:
-            position: a valid one; see `is_valid_position`.
+            position: a valid one; see `is_valid_position`. LATEST: all closed ledgers.
             before: only ledgers that end before this position are copied; None is no limit.
 
         Returns:

@@ -44,7 +44,7 @@ from kledger.ledger.offload.offload_plan import (
 from kledger.ledger.offload.offload_policies import OffloadPolicies
 from kledger.ledger.offload.offloader import LedgerOffloader
 from kledger.ledger.offload.tier_calls import outcome_of
-from kledger.ledger.position import Position
+from kledger.ledger.position import LATEST, Position
 from kledger.ledger.store_services import StoreServices
 from kledger.runtime.containment import NamedUnit
 
@@ -105,7 +105,7 @@ class Offloads:
         self._check()
         if not isinstance(position, Position):
             raise InvalidArgument(f"position: expected a Position, got {position!r}")
-        if not self._state.is_valid(position):
+        if position != LATEST and not self._state.is_valid(position):
             raise InvalidPosition(
                 f"{self._shown_as}: expected a position up to the next entry, got {position}"
             )

@@ -127,6 +127,17 @@ def tiered_topic(tiered: TieredTopics, name: str = "orders") -> Topic:
     return topic
 
 
+async def test_the_last_ledger_of_a_terminated_topic_is_offloaded() -> None:
+    async with tiered_topics() as tiered:
+        log = await tiered.filled(3)
+        last = await log.terminate()
+        status = await tiered.offload()
+        assert (OffloadState.SUCCESS, 0) == (status.state, status.ledgers_left)
+        assert (last.successor,) == status.ends
+        assert [True, True] == [info.offloaded for info in log.managed_ledger.ledgers]
+        assert [b"%d" % n for n in range(3)] == await all_values(log)
+
+
 async def test_a_topic_of_a_namespace_has_its_folder() -> None:
     async with tiered_topics() as tiered:
         await tiered.opened.registry.create_namespace("shop/eu")

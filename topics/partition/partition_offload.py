@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kledger.ledger import (
+    LATEST,
     InvalidPosition,
     LedgerError,
     LedgerInfo,
@@ -132,11 +133,8 @@ class PartitionOffload:
         """
 
         async def run(before: Position) -> None:
-            position = until
-            if position is None:
-                position = Position(self._ledger.ledgers[-1].ledger_id, 0)
             try:
-                await self._ledger.offload_prefix(position, before=before)
+                await self._ledger.offload_prefix(LATEST if until is None else until, before=before)
             except InvalidPosition as error:
                 raise UnknownPosition(f"{self._identity}: {error}") from error
 

@@ -76,7 +76,18 @@ async def test_prefix_offload_takes_the_first_position_of_an_empty_open_ledger(
     assert [True, True, True, False] == offloaded(ml)
 
 
-@pytest.mark.parametrize("position", [pos("0:0"), pos("99:0"), LATEST, pos("2:-1")])
+async def test_prefix_offload_up_to_latest_copies_all_closed_ledgers(
+    store: LedgerStore, tier: MemoryTier
+) -> None:
+    ml = await five(store, tier)
+    assert open_position(ml) == await ml.offload_prefix(LATEST)
+    assert [True, True, False] == offloaded(ml)
+    last = await ml.terminate()
+    assert last.successor == await ml.offload_prefix(LATEST)
+    assert [True, True, True] == offloaded(ml), "no ledger is open any more"
+
+
+@pytest.mark.parametrize("position", [pos("0:0"), pos("99:0"), pos("2:-1")])
 async def test_prefix_offload_refuses_invalid_positions(
     store: LedgerStore, tier: MemoryTier, position: Position
 ) -> None:
