@@ -52,9 +52,8 @@ _PUBLISH = (
     " and returns a channel and a position instead of the id"
 )
 _ELEMENTS = (
-    "A subscriber decodes what it has fetched at once, keeps a record of it for each element, and"
-    " makes another object when it hands the element out; a consumer decodes a batch when it is"
-    " received, and hands out the decoded messages themselves"
+    "A subscriber decodes what it has fetched at once, and makes an element of each message; a"
+    " consumer decodes a batch when it is received, and hands out the decoded messages themselves"
 )
 _COMMITS = (
     "Each commit is decided for itself, from an offset and what was read, and has a result; the"

@@ -12,7 +12,7 @@ from tests.native.contract.named_topics.words import (
     receive_values,
     soon,
 )
-from tests.native.contract.words import send, turn_loop, values
+from tests.native.contract.words import SOON_MS, send, turn_loop, values
 
 
 def is_odd(value: bytes) -> bool:
@@ -274,6 +274,20 @@ async def test_storage_follows_what_all_groups_have_committed(
     while await trimmed() != 4:
         pass
     assert 0 == await start_of("kept")
+
+
+async def test_without_a_group_nothing_stays(
+    timed_client: kledger.Client, clock: ManualClock
+) -> None:
+    topic = await timed_client.named_topic("nobody", channel_count=1)
+    await publish(topic, values(3))
+    async with asyncio.timeout(SOON_MS / 1000):
+        while (await timed_client.topic_stats("nobody")).partitions[0].log_start_offset < 3:
+            clock.advance(5_000)
+            await turn_loop(200)
+    subscriber = await topic.create_subscriber(group="g", complete_on_empty=True)
+    await subscriber.seek_to_head(0)
+    assert await subscriber.receive() is None
 
 
 async def test_log_of_a_topic_that_was_there_before_is_not_trimmed(
