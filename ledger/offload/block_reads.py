@@ -16,7 +16,7 @@ Must not know: how long a reader waits, and how many may; see tier_reads.
 """
 
 import asyncio
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from copy import copy
@@ -255,15 +255,16 @@ class BlockReads:
             self._memory.touch(cached, upto)
 
     def _read_ahead(self, source: BlockSource, block: int) -> None:
-        """Request the blocks from `block` on that are missing, once they are worth a request."""
+        """Request the blocks from `block` on that are missing, in requests that are full.
+
+        What would be left for a smaller request waits for more, unless the object ends with it.
+        """
         index = source.index
         upto = bisect_left(index.offsets, index.offsets[block] + AHEAD_BYTES)
         missing = next((b for b in range(block, upto) if not self._is_expected(source, b)), upto)
-        if missing == upto:
-            return
-        missing_bytes = index.end_offset(upto - 1) - index.offsets[missing]
-        if missing_bytes >= REQUEST_BYTES or upto == index.blocks:
-            self._request(source, missing, upto, is_ahead=True)
+        while missing < upto and (end := _request_end(index, missing)) <= upto:
+            self._request(source, missing, end, is_ahead=True)
+            missing = end
 
     def _is_expected(self, source: BlockSource, block: int) -> bool:
         first = source.index.first_entries[block]
@@ -373,6 +374,14 @@ def _blocks_end(index: LedgerIndex, first: int, bytes_max: int, end: int) -> int
     """Return the number after the last block that a read needs, which begins in block `first`."""
     by_size = bisect_left(index.offsets, index.offsets[first] + bytes_max)
     return max(first + 1, min(by_size, bisect_left(index.first_entries, end)))
+
+
+def _request_end(index: LedgerIndex, first: int) -> int:
+    """Return the number after the last block of a full request that begins with block `first`."""
+    limit = index.offsets[first] + REQUEST_BYTES
+    if index.data_size <= limit:
+        return index.blocks
+    return max(first + 1, bisect_right(index.offsets, limit) - 1)
 
 
 def _decoded(

@@ -165,15 +165,18 @@ async def test_sequential_reader_finds_the_next_blocks(
     assert AHEAD_BYTES + 2 * MIB >= reads.memory_bytes
 
 
+@pytest.mark.parametrize("block_bytes", [MIB, MIB * 51 // 100])
 async def test_sequential_reader_needs_few_requests(
-    reads: BlockReads, store: CountingStore
+    reads: BlockReads, store: CountingStore, block_bytes: int
 ) -> None:
-    source = await stored(store, large(24), block_bytes=MIB)
-    for first in range(24):
-        (entry,) = await reads.read(source, first, end=24, bytes_max=MIB)
-        assert large(24)[first] == entry
+    """Also if blocks do not fill a request exactly: none is left for a request of its own."""
+    entries = [entry[: block_bytes - 20] for entry in large(56)]
+    source = await stored(store, entries, block_bytes=block_bytes)
+    for first in range(56):
+        (entry,) = await reads.read(source, first, end=56, bytes_max=block_bytes)
+        assert entries[first] == entry
     assert source.index.data_size - 34 == sum(length for _, _, length in store.requests)
-    assert 24 // 4 + 3 >= len(store.requests)
+    assert 56 // (REQUEST_BYTES // block_bytes) + 3 >= len(store.requests)
 
 
 async def test_random_reader_reads_nothing_ahead(reads: BlockReads, store: CountingStore) -> None:
