@@ -152,7 +152,7 @@ right_trimmed_logs = NamedTopicService._trimmed_logs
 MISTAKES = (
     TopicMistake(ChannelOwnership, "_allocate", keeps_numbers_of_owners, "is owned by"),
     TopicMistake(ChannelOwnership, "expire", never_expires, "has the subscribers"),
-    TopicMistake(service_module, "decide_commit", lets_anyone_commit, "never got them"),
+    TopicMistake(service_module, "decide_commit", lets_anyone_commit, "never got them", seeds=300),
     TopicMistake(service_module, "decide_seek", rolls_nothing_back, "expected one of"),
     TopicMistake(NamedTopicService, "_allocation", begins_with_what_is_new, "its owner begins at"),
     TopicMistake(LogTrimming, "trim", trims_nothing, "begins at 0, expected"),
