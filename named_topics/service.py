@@ -435,11 +435,11 @@ class NamedTopicService:
                 converter_name=join.converter_name,
             )
             if not self._check_same(key, wanted):
-                try:
-                    await self._make_group(key, topic, record, wanted)
-                except asyncio.CancelledError:  # the client is gone, and its group may be made
-                    self._timers.call_after(ANONYMOUS_TIMEOUT_MS, partial(self._end_if_left, key))
-                    raise
+                # Its client may go while the group is written, which nothing else would end.
+                ending = partial(self._end_if_left, key)
+                timer = self._timers.call_after(ANONYMOUS_TIMEOUT_MS, ending)
+                await self._make_group(key, topic, record, wanted)
+                timer.cancel()
         group = self._group(key)
         if group is None:
             raise _no_group(join.group, name)
