@@ -15,8 +15,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipelines.batch_files import BatchFiles
 from pipelines.options import StreamOptions, flag, read_options
+from pipelines.results import to_folder
 from pipelines.streaming import configured, observed_output, observed_records, run_streams
 from pipelines.summary import Summary
 from pipelines.topic_source import topic_stream
@@ -55,14 +55,15 @@ def run(
     """
     chosen = read_options(ArchiveOptions, options)
     with configured(spark):
-        files = BatchFiles(spark, chosen.to, checkpoint=chosen.checkpoint, partition_by=("date",))
-        files.claim(chosen.topic)
         records = observed_output(observed_records(topic_stream(spark, chosen)))
-
-        def write(batch: DataFrame, number: int) -> None:
-            files.write(batch.withColumn("date", utc_date(batch)), number, what=chosen.topic)
-
-        writer = records.writeStream.foreachBatch(write)
+        writer = to_folder(
+            spark,
+            records.withColumn("date", utc_date(records)),
+            chosen.to,
+            checkpoint=chosen.checkpoint,
+            what=chosen.topic,
+            partition_by=("date",),
+        )
         return run_streams(spark, NAME, chosen, {"": writer}, stop=stop or threading.Event())
 
 

@@ -13,7 +13,8 @@ import json
 import uuid
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
 
 from pipelines.errors import WrongCall
 from pipelines.hadoop_files import HadoopFiles
@@ -71,31 +72,58 @@ class BatchFiles:
             self._files.delete(staging)
             self._files.write_text(f"{self._folder}/{_STAGING}/writer-{what}", query)
         staged = f"{staging}/{self._run}-{batch}"
-        frame.write.mode("overwrite").partitionBy(*self._partition_by).parquet(staged)
+        count = _write(frame, staged, self._partition_by)
         name = f"batch-{batch:09}-{query[:8]}"
         if self._is_first:
             # Only the first batch after a start can be one that was begun before.
-            for path in self._files.listed(
-                self._folder + "/*=*" * len(self._partition_by) + f"/{name}-*"
-            ):
+            inside = "/*=*" * len(self._partition_by)
+            for path in self._files.listed(f"{self._folder}{inside}/{name}-*"):
                 self._files.delete(path)
-        self._publish(staged, name)
+        if count:
+            _publish(self._files, staged, self._folder, name)
         self._files.delete(staged)
         self._is_first = False
-
-    def _publish(self, staged: str, name: str) -> None:
-        found = [path for path in self._files.below(staged) if path.endswith(".parquet")]
-        made: set[str] = set()
-        for number, path in enumerate(sorted(found)):
-            inside = path.partition(f"/{_STAGING}/")[2].split("/")[2:-1]
-            folder = "/".join([self._folder, *inside])
-            if folder not in made:
-                self._files.make_folder(folder)
-                made.add(folder)
-            self._files.move(path, f"{folder}/{name}-{number:05}.parquet")
 
     def _query_id(self) -> str | None:
         path = f"{self._checkpoint}/metadata"
         if not self._checkpoints.exists(path):
             return None
         return str(json.loads(self._checkpoints.read_text(path))["id"])
+
+
+def replace_files(spark: SparkSession, frame: DataFrame, folder: str) -> None:
+    """Write a frame as the files of a folder, in place of those that are there.
+
+    They are replaced when all new ones are written; between the two a reader sees too few rows, but
+    none of both.
+    """
+    files, folder = HadoopFiles(spark, folder), folder.rstrip("/")
+    run = uuid.uuid4().hex
+    staged = f"{folder}/{_STAGING}/{run}"
+    _write(frame, staged, ())
+    for path in files.listed(f"{folder}/*.parquet"):
+        files.delete(path)
+    _publish(files, staged, folder, f"table-{run[:8]}")
+    files.delete(staged)
+
+
+def _write(frame: DataFrame, path: str, partition_by: tuple[str, ...]) -> int:
+    """Write Parquet files; return how many rows they have."""
+    written = Observation()
+    counted = frame.observe(written, f.count(f.lit(1)).alias("rows"))
+    counted.write.mode("overwrite").partitionBy(*partition_by).parquet(path)
+    return int(written.get["rows"])
+
+
+def _publish(files: HadoopFiles, staged: str, folder: str, name: str) -> None:
+    """Move staged files to where readers look, under names that begin with `name`."""
+    within = staged.rpartition("/")[2]
+    made: set[str] = set()
+    found = sorted(path for path in files.below(staged) if path.endswith(".parquet"))
+    for number, path in enumerate(found):
+        partition = path.partition(f"/{within}/")[2].rpartition("/")[0]
+        target = "/".join(filter(None, (folder, partition)))
+        if target not in made:
+            files.make_folder(target)
+            made.add(target)
+        files.move(path, f"{target}/{name}-{number:05}.parquet")

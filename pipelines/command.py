@@ -23,7 +23,7 @@ from pipelines.options import StreamOptions, add_flags, read_options
 from pipelines.streaming import first_line
 from pipelines.topic_source import CONNECTOR
 
-PIPELINES: Final = ("archive",)
+PIPELINES: Final = ("archive", "replay", "windows", "deduplicate", "snapshot")
 FAILED, WRONG = 1, 2
 _PARTITIONS_MIN: Final = 4
 

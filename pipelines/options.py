@@ -77,6 +77,18 @@ def seconds(value: object) -> float:
     return number
 
 
+def milliseconds(value: object) -> int:
+    """Return a time in milliseconds since 1970.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = str(value)
+    if not text.isdecimal():
+        raise ValueError(f"expected milliseconds since 1970, got {value!r}")
+    return int(text)
+
+
 def duration(value: object) -> str:
     """Return a duration as Spark writes it, such as `5 minutes` or `1 hour 30 minutes`.
 

@@ -23,6 +23,7 @@ from pipelines.hadoop_files import HadoopFiles
 from pipelines.options import StreamOptions
 from pipelines.progress import OUTPUT, RECORDS, StreamProgress, write_summary_metrics
 from pipelines.summary import Offsets, Summary
+from pipelines.topic_source import topic_ends
 
 _POLL_S: Final = 0.2
 # What a pipeline writes must not depend on the session of the caller.
@@ -85,20 +86,20 @@ def run_streams(
     """
     begun = time.monotonic()
     names = {folder: f"{pipeline}-{folder}-{uuid.uuid4().hex[:8]}" for folder in writers}
+    paths = {folder: _checkpoint(options, folder) for folder in writers}
+    for folder, writer in writers.items():
+        named = writer.queryName(names[folder]).option("checkpointLocation", paths[folder])
+        named.trigger(**options.trigger)
     listener = StreamProgress(pipeline, frozenset(names.values()), options.metrics)
     spark.streams.addListener(listener)
-    queries: list[StreamingQuery] = []
     try:
-        try:
-            for folder, writer in writers.items():
-                path = "/".join(filter(None, (options.checkpoint.rstrip("/"), folder)))
-                named = writer.queryName(names[folder]).option("checkpointLocation", path)
-                queries.append(named.trigger(**options.trigger).start())
-            _wait(queries, stop)
-        finally:
-            for query in queries:
-                query.stop()
-        listener.wait_ended([str(query.runId) for query in queries])
+        reached: list[Offsets] = []
+        ends = _ends(options)
+        while True:
+            listener.wait_ended(_run_once(list(writers.values()), stop))
+            before, reached = reached, [committed_offsets(spark, path) for path in paths.values()]
+            if stop.is_set() or reached == before or all(is_behind(each, ends) for each in reached):
+                break
     finally:
         spark.streams.removeListener(listener)
     summary = Summary(
@@ -112,6 +113,38 @@ def run_streams(
     if options.metrics is not None:
         write_summary_metrics(options.metrics, summary)
     return summary
+
+
+def _checkpoint(options: StreamOptions, folder: str) -> str:
+    return "/".join(filter(None, (options.checkpoint.rstrip("/"), folder)))
+
+
+def _ends(options: StreamOptions) -> Offsets:
+    """Return what a run has to read that needs several; see `data_source.StreamReader`."""
+    if options.available_now and options.source == "kledger":
+        return topic_ends(options)
+    return {}
+
+
+def is_behind(reached: Offsets, ends: Offsets) -> bool:
+    """Tell whether offsets are at or behind some ends, in each partition."""
+    return all(
+        reached.get(topic, {}).get(partition, 0) >= end
+        for topic, partitions in ends.items()
+        for partition, end in partitions.items()
+    )
+
+
+def _run_once(writers: list[DataStreamWriter], stop: threading.Event) -> list[str]:
+    """Run queries until they end, one fails, or `stop` is set; return the ids of the runs."""
+    queries: list[StreamingQuery] = []
+    try:
+        queries += [writer.start() for writer in writers]
+        _wait(queries, stop)
+    finally:
+        for query in queries:
+            query.stop()
+    return [str(query.runId) for query in queries]
 
 
 def _wait(queries: list[StreamingQuery], stop: threading.Event) -> None:

@@ -27,6 +27,8 @@ from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.offset_range import EARLIEST, LATEST, KafkaPartition, OffsetRange, Offsets
 from kledger.spark.range_lookup import RangeLookup
 from kledger.spark.range_reader import RangeReader
+from kledger.spark.sink import BatchSink, StreamSink
+from kledger.spark.sink_options import SinkOptions, read_sink_options
 from kledger.spark.source_options import (
     InvalidOption,
     SourceOptions,
@@ -63,6 +65,22 @@ class KledgerDataSource(DataSource):
         """Return the reader of a stream."""
         return StreamReader(read_options(self.options))
 
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        """Return the writer of a batch."""
+        if overwrite:
+            raise InvalidOption("mode 'overwrite': a topic can only be appended to")
+        from kledger.runtime.entropy import SystemEntropy
+
+        return BatchSink(self._sink_options(schema), str(SystemEntropy().uuid4()))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802 - Spark's
+        """Return the writer of a stream, in output mode append or update."""
+        return StreamSink(self._sink_options(schema))
+
+    def _sink_options(self, schema: StructType) -> SinkOptions:
+        columns = {field.name: field.dataType.simpleString() for field in schema.fields}
+        return read_sink_options(self.options, columns)
+
 
 def source_schema(*, with_headers: bool) -> str:
     """Return the columns as Spark writes a schema."""
@@ -74,6 +92,11 @@ class RangePartition(InputPartition):
 
     def __init__(self, split: OffsetRange) -> None:
         super().__init__(split)
+
+
+def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    """Read the range of a task; Spark runs one without a range if there is nothing to read."""
+    return iter(()) if partition is None else RangeReader(options, partition.value).read()
 
 
 class BatchReader(DataSourceReader):
@@ -98,7 +121,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a range, on an executor."""
-        return RangeReader(self._options, partition.value).read()
+        return _read(self._options, partition)
 
 
 class StreamReader(DataSourceStreamReader):
@@ -148,7 +171,7 @@ class StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a range, on an executor."""
-        return RangeReader(self._options, partition.value).read()
+        return _read(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Offsets are in Spark's checkpoint; there is nothing to do."""

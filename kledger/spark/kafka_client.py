@@ -64,10 +64,6 @@ class KafkaFailed(RuntimeError):
         super().__init__(f"{what}: {name}")
 
 
-class _Moved(Exception):
-    """What was asked for is somewhere else, or there again in a moment."""
-
-
 class KafkaClient:
     """Connections to the brokers of one cluster; not for several threads at once."""
 
@@ -137,7 +133,7 @@ class KafkaClient:
         for topic in response.topics:
             if names is None and (topic.error_code or topic.is_internal):
                 continue
-            _check(f"topic {topic.name}", topic.error_code)
+            check(f"topic {topic.name}", topic.error_code)
             assert topic.name is not None
             for each in topic.partitions:
                 where = KafkaPartition(topic.name, each.partition_index)
@@ -179,7 +175,7 @@ class KafkaClient:
             for answer in self.ask(request, ListOffsetsResponse, leader).topics:
                 for each in answer.partitions:
                     where = KafkaPartition(answer.name, each.partition_index)
-                    _check(f"offsets of {where}", each.error_code)
+                    check(f"offsets of {where}", each.error_code)
                     found[where] = each.offset
         return found
 
@@ -207,7 +203,7 @@ class KafkaClient:
                 )
             ],
         )
-        self._connected(self._leader(where)).send(request)
+        self._connected(self.leader(where)).send(request)
 
     def receive_fetch(self, where: KafkaPartition) -> PartitionData:
         """Receive what the last fetch of a partition found; nothing, if it was throttled.
@@ -215,10 +211,10 @@ class KafkaClient:
         Raises:
             KafkaFailed: the offset is out of range, or the partition is not there.
         """
-        response = self._connected(self._leader(where)).receive(FetchResponse)
-        _check(f"fetch of {where}", response.error_code)
+        response = self._connected(self.leader(where)).receive(FetchResponse)
+        check(f"fetch of {where}", response.error_code)
         found = response.responses[0].partitions[0]
-        _check(f"fetch of {where}", found.error_code)
+        check(f"fetch of {where}", found.error_code)
         if not found.records and response.throttle_time_ms > 0:
             self._pause.wait(response.throttle_time_ms / 1000)
         return found
@@ -235,14 +231,6 @@ class KafkaClient:
         connection.send(request)
         return connection.receive(response)
 
-    def leader(self, where: KafkaPartition) -> tuple[str, int]:
-        """Return the address of the broker that leads a partition.
-
-        Raises:
-            KafkaFailed: the partition does not exist, or has no leader now.
-        """
-        return self._leader(where)
-
     def _any(self) -> BrokerConnection:
         for broker in (*self._connections, *self._servers):
             try:
@@ -257,7 +245,12 @@ class KafkaClient:
             connection = self._connections[broker] = BrokerConnection(*broker)
         return connection
 
-    def _leader(self, where: KafkaPartition) -> tuple[str, int]:
+    def leader(self, where: KafkaPartition) -> tuple[str, int]:
+        """Return the address of the broker that leads a partition.
+
+        Raises:
+            KafkaFailed: the partition does not exist, or has no leader now.
+        """
         if where not in self._leaders:
             self._topics([where.topic])
         if where not in self._leaders:
@@ -269,11 +262,16 @@ class KafkaClient:
     ) -> dict[tuple[str, int], list[KafkaPartition]]:
         found: dict[tuple[str, int], list[KafkaPartition]] = {}
         for where in partitions:
-            found.setdefault(self._leader(where), []).append(where)
+            found.setdefault(self.leader(where), []).append(where)
         return found
 
 
-def _check(what: str, code: int) -> None:
+def check(what: str, code: int) -> None:
+    """Raise what an error code means.
+
+    Raises:
+        KafkaFailed: the code is not 0; `what` begins the message.
+    """
     if code != ErrorCode.NONE:
         raise KafkaFailed(what, code)
 

@@ -17,7 +17,7 @@ from kledger.gateway.wire.messages.k01_fetch import PartitionData
 from kledger.spark.kafka_client import KafkaClient, KafkaFailed
 from kledger.spark.offset_range import EARLIEST, KafkaPartition, OffsetRange
 from kledger.spark.range_lookup import DataLost
-from kledger.spark.record_columns import HEADERS_TYPE, RecordColumns, decode_batches
+from kledger.spark.record_columns import HEADERS_TYPE, RecordColumns, decode_batches, int_column
 from kledger.spark.source_options import SourceOptions
 
 EMPTY_MAX: Final = 5
@@ -144,14 +144,14 @@ class RangeReader:
             columns.value,
             pa.repeat(pa.scalar(self._where.topic), count),
             pa.repeat(pa.scalar(self._where.partition, pa.int32()), count),
-            pa.array(columns.offset),
-            pa.array(columns.timestamp_ms * 1000).cast(TIMESTAMP_TYPE),
-            pa.array(columns.timestamp_type),
+            int_column(columns.offset),
+            int_column(columns.timestamp_ms * 1000).cast(TIMESTAMP_TYPE),
+            int_column(columns.timestamp_type),
         ]
         if self._options.with_headers:
             arrays.append(columns.headers)
         unknown = pa.nulls(count, pa.int64())
-        arrays += [unknown, unknown, pa.array(columns.batch_index)]
+        arrays += [unknown, unknown, int_column(columns.batch_index)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.dataset
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 START_MS = 1_700_000_000_000
@@ -70,3 +71,32 @@ def parquet_rows(folder: Path) -> list[dict[str, Any]]:
         return []
     dataset = pyarrow.dataset.dataset(folder, format="parquet", partitioning="hive")
     return list(dataset.to_table().to_pylist())
+
+
+def topic_records(servers: str, topic: str) -> list[SentRecord]:
+    """Read what is committed in a topic, in the order of partitions and offsets."""
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "reader", "enable.partition.eof": True}
+    )
+    try:
+        count = len(consumer.list_topics(topic, WAIT_S).topics[topic].partitions)
+        found: list[SentRecord] = []
+        for partition in range(count):
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            found += iter(partial(next_record, consumer, partition), None)
+        return found
+    finally:
+        consumer.close()
+
+
+def next_record(consumer: Consumer, partition: int) -> SentRecord | None:
+    """Return the next record, None at the end of the partition."""
+    message = consumer.poll(WAIT_S)
+    assert message is not None, f"nothing within {WAIT_S} s"
+    error = message.error()
+    if error is not None:
+        assert error.code() == KafkaError._PARTITION_EOF, error
+        return None
+    headers: Any = message.headers() or ()
+    time_ms = message.timestamp()[1]
+    return SentRecord(message.key(), message.value(), time_ms, partition, tuple(headers))

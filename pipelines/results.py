@@ -1,0 +1,75 @@
+"""Where a streaming pipeline writes: a topic or a folder, and a folder for bad records.
+
+Rule: either target gets every micro-batch once, however often it is written.
+Must not know: what the rows mean.
+"""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from kledger.spark import register
+from pipelines.batch_files import BatchFiles
+from pipelines.options import StreamOptions
+
+BAD_RECORDS: Final = "bad-records"
+"""The folder below the checkpoint for the query that keeps bad records."""
+
+
+def to_folder(
+    spark: SparkSession,
+    frame: DataFrame,
+    folder: str,
+    *,
+    checkpoint: str,
+    what: str,
+    partition_by: tuple[str, ...] = (),
+) -> DataStreamWriter:
+    """Return a writer of Parquet files.
+
+    Args:
+        spark: the session.
+        frame: a stream.
+        folder: where the files go.
+        checkpoint: of the query.
+        what: what is written, such as the topic that was read; part of a file name.
+        partition_by: columns that become folders.
+
+    Raises:
+        WrongCall: another checkpoint has written the same into the folder.
+    """
+    files = BatchFiles(spark, folder, checkpoint=checkpoint, partition_by=partition_by)
+    files.claim(what)
+
+    def write(batch: DataFrame, number: int) -> None:
+        files.write(batch, number, what=what)
+
+    return frame.writeStream.foreachBatch(write)
+
+
+def to_topic(
+    spark: SparkSession, frame: DataFrame, topic: str, options: StreamOptions
+) -> DataStreamWriter:
+    """Return a writer of records, in transactions of each micro-batch."""
+    register(spark)
+    return (
+        frame.writeStream.format("kledger")
+        .option("servers", options.servers)
+        .option("topic", topic)
+        .option("includeHeaders", "true")
+    )
+
+
+def bad_records_writers(
+    spark: SparkSession, bad: DataFrame, options: StreamOptions
+) -> dict[str, DataStreamWriter]:
+    """Return a writer for bad records by the folder of its checkpoint, if they are to be kept."""
+    if options.bad_records is None:
+        return {}
+    checkpoint = f"{options.checkpoint.rstrip('/')}/{BAD_RECORDS}"
+    return {
+        BAD_RECORDS: to_folder(
+            spark, bad, options.bad_records, checkpoint=checkpoint, what=options.topic
+        )
+    }

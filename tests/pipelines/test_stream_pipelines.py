@@ -1,0 +1,180 @@
+"""windows and deduplicate against a server, compared with what plain Python computes."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compat_tests.servers import KledgerServer
+from pipelines import deduplicate, windows
+from pipelines.errors import WrongCall
+from tests.pipelines.records import (
+    START_MS,
+    SentRecord,
+    create_topic,
+    json_record,
+    parquet_rows,
+    send,
+    topic_records,
+)
+
+pytestmark = pytest.mark.slow
+
+MINUTE_MS = 60_000
+AMOUNT = "get_json_object(value, '$.amount')"
+USER = "get_json_object(value, '$.user')"
+
+
+def stream_options(server: KledgerServer, folder: Path, topic: str, **more: Any) -> dict[str, Any]:
+    return {
+        "servers": server.bootstrap,
+        "topic": topic,
+        "checkpoint": str(folder / "checkpoint"),
+        "available_now": True,
+        **more,
+    }
+
+
+def expected_windows(numbers: range, closed_before_ms: int) -> dict[tuple[int, str], list[int]]:
+    """Amounts by start of the window and user, of windows that are closed."""
+    found = defaultdict(list)
+    for number in numbers:
+        time_ms = START_MS + number * 1000
+        start = time_ms // (5 * MINUTE_MS) * 5 * MINUTE_MS
+        if start + 5 * MINUTE_MS <= closed_before_ms:
+            found[start, f"u{number % 50}"].append(number)
+    return dict(found)
+
+
+def nearest_rank(values: list[int], percent: int) -> int:
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
+
+
+@pytest.mark.parametrize("source", ["kafka", "kledger"])
+def test_windows_are_what_python_computes(
+    spark: SparkSession, server: KledgerServer, tmp_path: Path, source: str
+) -> None:
+    """In two runs, with records that are no JSON or have no number among the others."""
+    topic, count = f"windows-{source}", 3000
+    create_topic(server.bootstrap, topic, partitions=2)
+    options = stream_options(
+        server, tmp_path, topic, source=source, to=str(tmp_path / "out"), window="5 minutes",
+        late="10 minutes", by=USER, value=AMOUNT, bad_records=str(tmp_path / "bad"),
+        metrics=str(tmp_path / "metrics.prom"),
+    )  # fmt: skip
+    halves = (range(count // 2), range(count // 2, count))
+    bad = [
+        SentRecord(b"k", b"no json", START_MS, 0),
+        SentRecord(b"k", b'{"user": "u", "amount": "many"}', START_MS, 1),
+    ]
+    summaries = []
+    for numbers in halves:
+        send(server.bootstrap, topic, [json_record(n, partitions=2) for n in numbers])
+        send(server.bootstrap, topic, bad)
+        summaries.append(windows.run(spark, options))
+
+    rows = parquet_rows(tmp_path / "out")
+    newest_ms = START_MS + (count - 1) * 1000
+    expected = {
+        (start, user, len(amounts), sum(amounts), min(amounts), max(amounts),
+         *(nearest_rank(amounts, percent) for percent in (50, 90, 99)))
+        for (start, user), amounts in expected_windows(
+            range(count), newest_ms - 10 * MINUTE_MS
+        ).items()
+    }  # fmt: skip
+    found = {
+        (round(row["window_start"].timestamp() * 1000), row["key"], row["count"], row["sum"],
+         row["min"], row["max"], row["p50"], row["p90"], row["p99"])
+        for row in rows
+    }  # fmt: skip
+    assert expected == found
+    assert len(found) == len(rows)
+    assert sum(each.rows_in for each in summaries) == count + 4
+    assert sum(each.rows_out for each in summaries) == len(rows)
+    assert [2, 2] == [each.bad_records for each in summaries]
+    kept = parquet_rows(tmp_path / "bad")
+    assert {("not JSON: no json", b"no json"), (
+        'expected a number, got {"user": "u", "amount": "many"}', bad[1].value
+    )} == {(row["reason"], row["value"]) for row in kept}  # fmt: skip
+    assert 4 == len({(row["partition"], row["offset"]) for row in kept})
+    assert {topic: {"0": count // 2 + 2, "1": count // 2 + 2}} == summaries[-1].offsets
+    assert "kledger_pipeline_bad_records_total" in (tmp_path / "metrics.prom").read_text()
+
+
+def test_windows_go_into_a_topic_as_json(
+    spark: SparkSession, server: KledgerServer, tmp_path: Path
+) -> None:
+    create_topic(server.bootstrap, "counted", partitions=1)
+    create_topic(server.bootstrap, "counts", partitions=2)
+    times = (0, 1, 61_000, 600_000)
+    records = [SentRecord(b"a", b"5", START_MS + each) for each in times]
+    send(server.bootstrap, "counted", records)
+    options = stream_options(
+        server, tmp_path, "counted", to="counts", window="1 minute", late="1 minute"
+    )
+    summary = windows.run(spark, options)
+    found = [json.loads(each.value or b"") for each in topic_records(server.bootstrap, "counts")]
+    assert [("a", 2, 10.0, 5.0), ("a", 1, 5.0, 5.0)] == [
+        (each["key"], each["count"], each["sum"], each["p99"]) for each in found
+    ]
+    assert (4, 2, 0) == (summary.rows_in, summary.rows_out, summary.bad_records)
+
+
+def test_wrong_expressions_are_wrong_calls(
+    spark: SparkSession, server: KledgerServer, tmp_path: Path
+) -> None:
+    create_topic(server.bootstrap, "unread", partitions=1)
+    options = stream_options(server, tmp_path, "unread", to="x", window="1 minute", late="1 minute")
+    for wrong in ("no_such_column", "sum(", "key +"):
+        with pytest.raises(WrongCall, match="option 'by'"):
+            windows.run(spark, options | {"by": wrong})
+
+
+def expected_passing(records: list[SentRecord], horizon_ms: int) -> list[SentRecord]:
+    """Records in the order of their offsets, without those that come too soon behind another."""
+    last: dict[bytes | None, int] = {}
+    passing = []
+    for record in records:
+        key = record.key
+        if key not in last or abs(record.timestamp_ms - last[key]) > horizon_ms:
+            last[key] = max(record.timestamp_ms, last.get(key, record.timestamp_ms))
+            passing.append(record)
+    return passing
+
+
+def test_duplicates_are_dropped_across_restarts(
+    spark: SparkSession, server: KledgerServer, tmp_path: Path
+) -> None:
+    """Three runs; ids come again within the horizon of one hour, and behind it."""
+    for name in ("orders-twice", "orders-once"):
+        create_topic(server.bootstrap, name, partitions=1)
+    records = [
+        SentRecord(b"id%d" % (n % 40), b"%d" % n, START_MS + n * 100_000, 0, (("n", b"%d" % n),))
+        for n in range(150)
+    ]
+    # Forty records are 4,000 s: a bit more than the horizon. Each is sent again a little later.
+    sent = [each for record in records for each in (
+        record, record._replace(timestamp_ms=record.timestamp_ms + 50_000)
+    )]  # fmt: skip
+    options = stream_options(
+        server, tmp_path, "orders-twice", to="orders-once", by="key", within="1 hour",
+        max_offsets_per_trigger=70,
+    )  # fmt: skip
+    rows_out = 0
+    for start in range(0, len(sent), 100):
+        send(server.bootstrap, "orders-twice", sent[start : start + 100])
+        rows_out += deduplicate.run(spark, options).rows_out
+    found = topic_records(server.bootstrap, "orders-once")
+    expected = expected_passing(sent, 3_600_000)
+    assert len(expected) == len(found)
+    assert {(record.value, record.timestamp_ms, record.headers) for record in expected} == {
+        (each.value, each.timestamp_ms, each.headers) for each in found
+    }
+    assert rows_out == len(expected)
+    assert len(records) == len(expected)
