@@ -26,6 +26,7 @@ from pipelines.summary import Offsets, Summary
 from pipelines.topic_source import topic_ends
 
 _POLL_S: Final = 0.2
+_TRACEBACK: Final = "Traceback (most recent call last):"
 # What a pipeline writes must not depend on the session of the caller.
 _CONFIGURATION: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -168,9 +169,12 @@ def _raise_failure(query: StreamingQuery) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, without the stack trace of the JVM."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    """Return what an error says, without the stack traces of Python workers and of the JVM."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if lines[0].endswith(_TRACEBACK) and len(lines) > 1:
+        # The frames are indented; the first line that is not is the error itself.
+        return next((line for line in lines[1:] if line and not line.startswith(" ")), lines[0])
+    return lines[0]
 
 
 def committed_offsets(spark: SparkSession, checkpoint: str) -> Offsets:

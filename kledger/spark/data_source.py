@@ -8,11 +8,11 @@ its names. Must not know: how records are fetched and decoded.
     ledger_id bigint, entry_id bigint, batch_index int
 
 `batch_index` counts the records of a batch from 0. A Fetch response does not have ledgers and
-entries, so `ledger_id` and `entry_id` are null when a broker is read.
+entries, so `ledger_id` and `entry_id` are null in mode `broker`.
 """
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -38,6 +38,9 @@ from kledger.spark.source_options import (
 )
 from kledger.spark.split_plan import limited_end, split_ranges
 
+if TYPE_CHECKING:
+    from kledger.spark.tier_reader import LedgerSplit, TieredTopics
+
 _COLUMNS: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,"
     " timestampType int,{headers} ledger_id bigint, entry_id bigint, batch_index int"
@@ -55,7 +58,12 @@ class KledgerDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns; refuses wrong options when a frame is loaded."""
-        return source_schema(with_headers=read_options(self.options).with_headers)
+        options = read_options(self.options)
+        if options.tier is not None:
+            from kledger.spark.tier_store import check_location
+
+            check_location(options.tier)
+        return source_schema(with_headers=options.with_headers)
 
     def reader(self, schema: StructType) -> "BatchReader":
         """Return the reader of a batch."""
@@ -87,16 +95,59 @@ def source_schema(*, with_headers: bool) -> str:
     return _COLUMNS.format(headers=_HEADERS if with_headers else "")
 
 
-class RangePartition(InputPartition):
-    """The range of one task."""
+class SplitPartition(InputPartition):
+    """What one task reads."""
 
-    def __init__(self, split: OffsetRange) -> None:
+    def __init__(self, split: "OffsetRange | LedgerSplit") -> None:
         super().__init__(split)
 
 
 def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-    """Read the range of a task; Spark runs one without a range if there is nothing to read."""
-    return iter(()) if partition is None else RangeReader(options, partition.value).read()
+    """Read what a task has to; Spark runs one without a split if there is nothing to read."""
+    if partition is None:
+        return iter(())
+    split = partition.value
+    if isinstance(split, OffsetRange):
+        return RangeReader(options, split).read()
+    assert options.tier is not None, "a split of a ledger is planned in mode direct"
+    from kledger.spark.tier_reader import read_split
+
+    return read_split(
+        options.tier, split, with_headers=options.with_headers, is_committed=options.is_committed
+    )
+
+
+class SplitPlanner:
+    """The driver's end of a read: offsets, and the splits between them."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        """Prepare; the first question connects."""
+        self._partitions_min = options.partitions_min
+        self._client: KafkaClient | None = None
+        self._tier: TieredTopics | None = None
+        if options.tier is None:
+            self._client = KafkaClient(options.servers)
+            self.lookup = RangeLookup(self._client, options)
+        else:
+            from kledger.spark import tier_reader
+
+            self._tier = tier_reader.TieredTopics(options.tier)
+            self.lookup = RangeLookup(self._tier, options)
+
+    def splits(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        """Return what tasks read between offsets that are in the logs."""
+        ranges = [OffsetRange(where, start[where], end[where]) for where in sorted(end)]
+        found: Sequence[OffsetRange | LedgerSplit] = (
+            split_ranges(ranges, self._partitions_min)
+            if self._tier is None
+            else self._tier.splits(ranges, self._partitions_min)
+        )
+        return [SplitPartition(each) for each in found]
+
+    def close(self) -> None:
+        """Close connections."""
+        if self._client is not None:
+            self._client.close()
 
 
 class BatchReader(DataSourceReader):
@@ -110,17 +161,18 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the ranges, on the driver."""
-        with KafkaClient(self._options.servers) as client:
-            lookup = RangeLookup(client, self._options)
+        """Plan the splits, on the driver."""
+        planner = SplitPlanner(self._options)
+        try:
+            lookup = planner.lookup
             partitions = lookup.partitions()
             start = lookup.start(partitions, default=EARLIEST)
-            start, end = lookup.within_logs(start, lookup.end(partitions))
-        ranges = [OffsetRange(where, start[where], end[where]) for where in partitions]
-        return [RangePartition(each) for each in split_ranges(ranges, self._options.partitions_min)]
+            return planner.splits(*lookup.within_logs(start, lookup.end(partitions)))
+        finally:
+            planner.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a range, on an executor."""
+        """Read a split, on an executor."""
         return _read(self._options, partition)
 
 
@@ -136,7 +188,7 @@ class StreamReader(DataSourceStreamReader):
         if bound.kind != "offsets" or bound.everywhere != LATEST:
             raise InvalidOption("a stream has no end: options 'ending…' are for batches")
         self._options = options
-        self._client: KafkaClient | None = None
+        self._planner: SplitPlanner | None = None
         self._reached: Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -145,29 +197,24 @@ class StreamReader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the next micro-batch ends."""
-        lookup, reached = self._lookup(), self._position()
+        lookup, reached = self._plan().lookup, self._position()
         partitions = sorted({*lookup.partitions(), *reached})
         start = self._with_new(reached, partitions)
         end = limited_end(start, lookup.latest(partitions), self._options.offsets_per_trigger_max)
         return offsets_json(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Plan the ranges of a micro-batch, on the driver."""
-        last = offsets_of(end)
-        self._reached = last
+        """Plan the splits of a micro-batch, on the driver."""
+        self._reached = last = offsets_of(end)
         first = self._with_new(offsets_of(start), sorted(last))
-        ranges = [
-            OffsetRange(where, first[where], offset)
-            for where, offset in sorted(last.items())
-            if offset > first[where]
-        ]
-        if ranges:
-            begin, stop = self._lookup().within_logs(
-                {each.where: each.start for each in ranges},
-                {each.where: each.end for each in ranges},
-            )
-            ranges = [OffsetRange(each, begin[each], stop[each]) for each in sorted(stop)]
-        return [RangePartition(each) for each in split_ranges(ranges, self._options.partitions_min)]
+        read = {where: offset for where, offset in last.items() if offset > first[where]}
+        if not read:
+            return []
+        planner = self._plan()
+        planner.lookup.partitions()  # of a tier, reads what the manifests list now
+        return planner.splits(
+            *planner.lookup.within_logs({each: first[each] for each in read}, read)
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a range, on an executor."""
@@ -178,26 +225,26 @@ class StreamReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            self._client.close()
+        if self._planner is not None:
+            self._planner.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors get the options alone."""
-        return {"_options": self._options, "_client": None, "_reached": None}
+        return {"_options": self._options, "_planner": None, "_reached": None}
 
-    def _lookup(self) -> RangeLookup:
-        if self._client is None:
-            self._client = KafkaClient(self._options.servers)
-        return RangeLookup(self._client, self._options)
+    def _plan(self) -> SplitPlanner:
+        if self._planner is None:
+            self._planner = SplitPlanner(self._options)
+        return self._planner
 
     def _position(self) -> Offsets:
         """Return how far the stream is; of a new one, where it starts."""
         if self._reached is None:
-            lookup = self._lookup()
+            lookup = self._plan().lookup
             self._reached = lookup.start(lookup.partitions(), default=LATEST)
         return self._reached
 
     def _with_new(self, reached: Offsets, partitions: list[KafkaPartition]) -> Offsets:
         """Add partitions that were made since; all their records are new."""
         new = [where for where in partitions if where not in reached]
-        return reached | (self._lookup().earliest(new) if new else {})
+        return reached | (self._plan().lookup.earliest(new) if new else {})

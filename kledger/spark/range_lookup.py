@@ -5,9 +5,9 @@ same. Must not know: Spark, how ranges are divided.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.offset_range import EARLIEST, LATEST, KafkaPartition, Offsets
 from kledger.spark.source_options import Bound, InvalidOption, SourceOptions
 
@@ -16,10 +16,27 @@ class DataLost(RuntimeError):
     """Offsets that were asked for are not in the log any more, or not yet."""
 
 
-class RangeLookup:
-    """The offsets of one read, by a client."""
+class OffsetSource(Protocol):
+    """What is asked for partitions and offsets: a `KafkaClient`, or the topics in a tier."""
 
-    def __init__(self, client: KafkaClient, options: SourceOptions) -> None:
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, int]:
+        """Return how many partitions topics have; None: all topics."""
+        ...
+
+    def offsets(
+        self, times: Mapping[KafkaPartition, int], *, is_committed: bool
+    ) -> dict[KafkaPartition, int]:
+        """Return the first offset at or behind a time, in each partition; -1 where there is none.
+
+        A time is in milliseconds since 1970, or EARLIEST, or LATEST.
+        """
+        ...
+
+
+class RangeLookup:
+    """The offsets of one read."""
+
+    def __init__(self, client: OffsetSource, options: SourceOptions) -> None:
         self._client, self._options = client, options
 
     def partitions(self) -> list[KafkaPartition]:
@@ -74,6 +91,9 @@ class RangeLookup:
             return self._resolved(bound, partitions, "starting")
         found = self._resolved(bound, partitions, "starting", without_match=-1)
         missing = sorted(where for where, offset in found.items() if offset < 0)
+        if missing and self._options.tier is not None:
+            # The end of a tier is not the end of the log, so there are no rows, and no mistake.
+            return found | self.latest(missing)
         if missing:
             raise InvalidOption(
                 f"No offset matched from request of topic-partition {missing[0]}: it has no record"

@@ -14,10 +14,11 @@ from kledger.batches.header import BatchHeader, verify_checksum
 from kledger.batches.reader import iterate_batches, read_is_commit
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k01_fetch import PartitionData
+from kledger.spark.arrow_rows import arrow_rows
 from kledger.spark.kafka_client import KafkaClient, KafkaFailed
 from kledger.spark.offset_range import EARLIEST, KafkaPartition, OffsetRange
 from kledger.spark.range_lookup import DataLost
-from kledger.spark.record_columns import HEADERS_TYPE, RecordColumns, decode_batches, int_column
+from kledger.spark.record_columns import decode_batches
 from kledger.spark.source_options import SourceOptions
 
 EMPTY_MAX: Final = 5
@@ -32,7 +33,6 @@ class RangeReader:
     def __init__(self, options: SourceOptions, split: OffsetRange) -> None:
         self._options, self._split = options, split
         self._where: KafkaPartition = split.where
-        self._schema = arrow_schema(with_headers=options.with_headers)
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the records of the range.
@@ -66,7 +66,7 @@ class RangeReader:
                     end=self._split.end,
                     with_headers=self._options.with_headers,
                 ):
-                    yield self._arrow(columns)
+                    yield arrow_rows(self._where, columns)
 
     def _ask(self, client: KafkaClient, position: int) -> None:
         client.retried(lambda: self._send(client, position))
@@ -136,40 +136,3 @@ class RangeReader:
                 and header.producer_id in open_aborted
             ):
                 yield header, batch
-
-    def _arrow(self, columns: RecordColumns) -> pa.RecordBatch:
-        count = len(columns.offset)
-        arrays = [
-            columns.key,
-            columns.value,
-            pa.repeat(pa.scalar(self._where.topic), count),
-            pa.repeat(pa.scalar(self._where.partition, pa.int32()), count),
-            int_column(columns.offset),
-            int_column(columns.timestamp_ms * 1000).cast(TIMESTAMP_TYPE),
-            int_column(columns.timestamp_type),
-        ]
-        if self._options.with_headers:
-            arrays.append(columns.headers)
-        unknown = pa.nulls(count, pa.int64())
-        arrays += [unknown, unknown, int_column(columns.batch_index)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
-
-
-def arrow_schema(*, with_headers: bool) -> pa.Schema:
-    """Return the columns as Arrow has them; the same as `data_source.source_schema`."""
-    fields = [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", TIMESTAMP_TYPE),
-        ("timestampType", pa.int32()),
-    ]
-    if with_headers:
-        fields.append(("headers", HEADERS_TYPE))
-    fields += [("ledger_id", pa.int64()), ("entry_id", pa.int64()), ("batch_index", pa.int32())]
-    return pa.schema(fields)

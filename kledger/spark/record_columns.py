@@ -35,11 +35,17 @@ Int64s: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class RecordColumns(NamedTuple):
-    """Columns of equal length, one row for each record."""
+    """Columns of equal length, one row for each record.
+
+    Attributes:
+        batch: which of the decoded batches a record is in, counted from 0.
+        batch_index: counts the records of a batch from 0, those too that are compacted.
+    """
 
     offset: Int64s
     timestamp_ms: Int64s
     timestamp_type: Int32s
+    batch: Int64s
     batch_index: Int32s
     key: pa.Array
     value: pa.Array
@@ -63,20 +69,21 @@ def decode_batches(
     Raises:
         CorruptBatch: while iterating, when a batch is damaged.
     """
-    group = _BatchGroup()
-    for header, batch in batches:
+    group = _BatchGroup(0)
+    for number, (header, batch) in enumerate(batches, 1):
         group.add(header, bytes(open_body(batch, header)))
         if group.size >= GROUP_BYTES:
             yield from group.columns(start, end, with_headers)
-            group = _BatchGroup()
+            group = _BatchGroup(number)
     yield from group.columns(start, end, with_headers)
 
 
 class _BatchGroup:
     """Uncompressed batches that are decoded together."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
         self.size = 0
+        self._first = first
         self._headers: list[BatchHeader] = []
         self._bodies: list[bytes] = []
         self._starts: list[int] = []
@@ -97,7 +104,7 @@ class _BatchGroup:
             start=start, end=end, with_headers=with_headers,
         )  # fmt: skip
         if found is not None:
-            yield found
+            yield found._replace(batch=found.batch + self._first)
 
 
 def _find_records(body: bytes, count: int, base: int, starts: list[int], ends: list[int]) -> None:
@@ -165,6 +172,7 @@ def _columns(
         offset[wanted],
         timestamp[wanted],
         is_append_time[wanted].astype(np.int32),
+        of_batch([*range(len(headers))])[wanted],
         offset_delta[wanted].astype(np.int32),
         _binary(data, key_start, key_size),
         _binary(data, value_start, value_size),

@@ -12,7 +12,8 @@ from kledger.spark.source_options import InvalidOption, is_true, known_options, 
 
 KNOWN: Final = (
     "servers", "kafka.bootstrap.servers", "topic", "includeHeaders", "kafka.compression.type",
-    "kafka.transaction.timeout.ms", "checkpointLocation",
+    "kafka.transaction.timeout.ms",
+    "checkpointLocation", "queryName",  # of a streaming query, for Spark itself
 )  # fmt: skip
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """The most that brokers allow by default: all tasks of a write share its time."""

@@ -12,8 +12,10 @@ from typing import Any, Final, Literal
 
 from kledger.spark.offset_range import EARLIEST, LATEST, KafkaPartition, Offsets
 
+STORAGE: Final = "storage."
+"""Options with this prefix are those of the object store's library."""
 COMMON: Final = (
-    "servers", "kafka.bootstrap.servers", "mode", "subscribe", "subscribePattern", "assign",
+    "path", "servers", "kafka.bootstrap.servers", "mode", "subscribe", "subscribePattern", "assign",
     "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "minPartitions", "failOnDataLoss", "includeHeaders",
     "kafka.isolation.level",
@@ -43,11 +45,25 @@ class Bound:
     each: Offsets = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class TierLocation:
+    """Where a tier is, and the options of the library that reads it."""
+
+    url: str
+    options: dict[str, str] = field(default_factory=dict, repr=False)  # has secrets
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a reader was asked for."""
+    """What a reader was asked for.
 
-    servers: str
+    Attributes:
+        servers: of brokers, empty in mode `direct`.
+        tier: in mode `direct`, else None.
+    """
+
+    servers: str = ""
+    tier: TierLocation | None = None
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: tuple[KafkaPartition, ...] = ()
@@ -67,16 +83,16 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     Raises:
         InvalidOption: one is unknown, missing or wrong.
     """
-    options = _known(given, KNOWN)
-    mode = options.get("mode", "broker")
-    if mode != "broker":
-        raise InvalidOption(f"option 'mode': expected broker, got {mode!r}")
+    storage = {name: value for name, value in given.items() if name.lower().startswith(STORAGE)}
+    options = _known({name: given[name] for name in given if name not in storage}, KNOWN)
+    tier = _tier(options, storage)
     chosen = [name for name in _STRATEGIES if name in options]
     if len(chosen) != 1:
         got = " and ".join(chosen) or "none"
         raise InvalidOption(f"expected one of the options {', '.join(_STRATEGIES)}, got {got}")
     return SourceOptions(
-        servers=servers_of(options),
+        servers=servers_of(options) if tier is None else "",
+        tier=tier,
         topics=_topics(options),
         pattern=options.get("subscribePattern"),
         assigned=_assigned(options),
@@ -95,6 +111,19 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         )
         == "read_committed",
     )
+
+
+def _tier(options: Mapping[str, str], storage: Mapping[str, str]) -> TierLocation | None:
+    """Return where to read objects in mode `direct`; None in mode `broker`."""
+    if _one_of(options, "mode", ("broker", "direct")) == "broker":
+        given = sorted(storage) + (["path"] if "path" in options else [])
+        if given:
+            raise InvalidOption(f"option {given[0]!r} is for mode=direct")
+        return None
+    if "path" not in options:
+        raise InvalidOption("option 'path' is missing: the server's offload.url")
+    length = len(STORAGE)
+    return TierLocation(options["path"], {name[length:]: storage[name] for name in storage})
 
 
 def known_options(given: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]:

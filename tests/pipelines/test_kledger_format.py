@@ -158,8 +158,7 @@ def test_query_gives_what_sparks_kafka_source_gives(
         query(load(session, server, source, options)) for source in ("kafka", "kledger")
     )
     assert expected.schema == found.schema
-    expected, found = expected.collect(), found.collect()
-    assert sorted(map(repr, expected)) == sorted(map(repr, found))
+    assert sorted(map(repr, expected.collect())) == sorted(map(repr, found.collect()))
 
 
 def test_position_of_a_record_in_its_batch(

@@ -76,6 +76,8 @@ def imports_behind_the_face(path: PurePosixPath, text: str) -> list[str]:
     allowed = ["ledger.testing", "ledger.row_format", "ledger.record_table"]
     if path.parts[:2] == ("kledger", "cli"):
         allowed += ["ledger.inspection"]
+    if path.parts[:2] == ("kledger", "spark"):
+        allowed += ["ledger.offload.object_layout", "ledger.offload.object_store_options"]
     return [
         f"imports {module}"
         for module in sorted(imported_modules(text))

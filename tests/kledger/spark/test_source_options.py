@@ -54,7 +54,10 @@ def test_bounds_are_offsets_or_times() -> None:
     [
         ({"startOffsets": "x"}, "unknown option 'startOffsets'; the known ones are assign, "),
         ({"servers": ""}, "option 'servers' is missing"),
-        ({"mode": "fast"}, "option 'mode': expected broker"),
+        ({"mode": "fast"}, "option 'mode': expected broker or direct, got 'fast'"),
+        ({"mode": "direct"}, "option 'path' is missing"),
+        ({"path": "s3://b"}, "option 'path' is for mode=direct"),
+        ({"storage.region": "x"}, "option 'storage.region' is for mode=direct"),
         ({"assign": '{"a": [0]}'}, "expected one of .* got subscribe and assign"),
         ({"subscribe": ","}, "option 'subscribe': expected topics"),
         ({"startingOffsets": "first"}, "option 'startingOffsets': expected JSON, got 'first'"),
