@@ -113,7 +113,7 @@ def pass_first(
         state.remove()
         return
     rows = pd.concat(list(frames)).sort_values(["offset", "partition"])
-    last = state.get[0] if state.exists else None
+    last: int | None = int(state.get[0]) if state.exists else None
     passing = []
     for time_ms in rows["time_ms"]:
         is_first = last is None or abs(time_ms - last) > horizon_ms

@@ -26,6 +26,9 @@ from pipelines.summary import Offsets, Summary
 from pipelines.topic_source import topic_ends
 
 _POLL_S: Final = 0.2
+_AT_ONCE: Final = {"processingTime": "0 seconds"}
+_IDLE: Final = "Waiting for data to arrive"
+"""The status of a query without anything to do; see Spark's MicroBatchExecution."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # What a pipeline writes must not depend on the session of the caller.
 _CONFIGURATION: Final = {
@@ -87,20 +90,22 @@ def run_streams(
     """
     begun = time.monotonic()
     names = {folder: f"{pipeline}-{folder}-{uuid.uuid4().hex[:8]}" for folder in writers}
-    paths = {folder: _checkpoint(options, folder) for folder in writers}
-    for folder, writer in writers.items():
-        named = writer.queryName(names[folder]).option("checkpointLocation", paths[folder])
-        named.trigger(**options.trigger)
     listener = StreamProgress(pipeline, frozenset(names.values()), options.metrics)
+    ends = _ends(options)
+    trigger = options.trigger if ends is None else _AT_ONCE
     spark.streams.addListener(listener)
+    runs: list[_Run] = []
     try:
-        reached: list[Offsets] = []
-        ends = _ends(options)
-        while True:
-            listener.wait_ended(_run_once(list(writers.values()), stop))
-            before, reached = reached, [committed_offsets(spark, path) for path in paths.values()]
-            if stop.is_set() or reached == before or all(is_behind(each, ends) for each in reached):
-                break
+        try:
+            for folder, writer in writers.items():
+                path = "/".join(filter(None, (options.checkpoint.rstrip("/"), folder)))
+                named = writer.queryName(names[folder]).option("checkpointLocation", path)
+                runs.append(_Run(spark, named.trigger(**trigger).start(), path))
+            _wait(runs, ends, stop)
+        finally:
+            for run in runs:
+                run.query.stop()
+        listener.wait_ended([str(run.query.runId) for run in runs])
     finally:
         spark.streams.removeListener(listener)
     summary = Summary(
@@ -116,15 +121,15 @@ def run_streams(
     return summary
 
 
-def _checkpoint(options: StreamOptions, folder: str) -> str:
-    return "/".join(filter(None, (options.checkpoint.rstrip("/"), folder)))
+def _ends(options: StreamOptions) -> Offsets | None:
+    """Return the offsets at which a run has to end by itself; None: Spark knows.
 
-
-def _ends(options: StreamOptions) -> Offsets:
-    """Return what a run has to read that needs several; see `data_source.StreamReader`."""
+    With `availableNow` Spark 4.0 runs one micro-batch of a Python source, whatever its limit, and
+    none behind it that would close windows. So such a source runs without, until it is there.
+    """
     if options.available_now and options.source == "kledger":
         return topic_ends(options)
-    return {}
+    return None
 
 
 def is_behind(reached: Offsets, ends: Offsets) -> bool:
@@ -136,25 +141,39 @@ def is_behind(reached: Offsets, ends: Offsets) -> bool:
     )
 
 
-def _run_once(writers: list[DataStreamWriter], stop: threading.Event) -> list[str]:
-    """Run queries until they end, one fails, or `stop` is set; return the ids of the runs."""
-    queries: list[StreamingQuery] = []
-    try:
-        queries += [writer.start() for writer in writers]
-        _wait(queries, stop)
-    finally:
-        for query in queries:
-            query.stop()
-    return [str(query.runId) for query in queries]
+class _Run:
+    """A started query, and how far it is."""
+
+    def __init__(self, spark: SparkSession, query: StreamingQuery, checkpoint: str) -> None:
+        self.query = query
+        self._spark, self._checkpoint = spark, checkpoint
+        self._reached_in: int | None = None
+
+    def has_reached(self, ends: Offsets) -> bool:
+        """Tell whether ends were committed, and nothing is left to do for them.
+
+        That is so when Spark waits for data, or when one more micro-batch was committed: it closed
+        the windows that the watermark of the one before allows.
+        """
+        is_idle = self.query.status["message"] == _IDLE
+        batch = last_commit(self._spark, self._checkpoint)
+        if batch is None:
+            return is_idle and not any(any(each.values()) for each in ends.values())
+        if self._reached_in is None:
+            if is_behind(batch_offsets(self._spark, self._checkpoint, batch), ends):
+                self._reached_in = batch
+            return False  # the status may be that before the batch
+        return is_idle or batch > self._reached_in
 
 
-def _wait(queries: list[StreamingQuery], stop: threading.Event) -> None:
+def _wait(runs: list[_Run], ends: Offsets | None, stop: threading.Event) -> None:
     while not stop.is_set():
-        active = [query for query in queries if query.isActive]
-        for query in queries:
-            if not query.isActive:
-                _raise_failure(query)
-        if not active:
+        for run in runs:
+            if not run.query.isActive:
+                _raise_failure(run.query)
+            elif ends is not None and run.has_reached(ends):
+                run.query.stop()
+        if not any(run.query.isActive for run in runs):
             return
         stop.wait(_POLL_S)
 
@@ -178,19 +197,27 @@ def first_line(error: BaseException) -> str:
 
 
 def committed_offsets(spark: SparkSession, checkpoint: str) -> Offsets:
-    """Return how far a query is by its checkpoint: the ends of the last batch that was committed.
+    """Return how far a query is by its checkpoint; empty before its first batch."""
+    batch = last_commit(spark, checkpoint)
+    return {} if batch is None else batch_offsets(spark, checkpoint, batch)
 
-    Empty before the first one. Source: Spark's MicroBatchExecution, which logs the offsets of batch
-    N in `offsets/N` before it and `commits/N` behind it.
+
+def last_commit(spark: SparkSession, checkpoint: str) -> int | None:
+    """Return the number of the last micro-batch that was committed; None before the first one.
+
+    Source: Spark's MicroBatchExecution, which logs the offsets of batch N in `offsets/N` before it
+    and `commits/N` behind it.
     """
-    files = HadoopFiles(spark, checkpoint)
-    folder = checkpoint.rstrip("/")
-    names = (path.rpartition("/")[2] for path in files.listed(f"{folder}/commits/*"))
-    done = [int(name) for name in names if name.isdigit()]
-    if not done:
-        return {}
+    listed = HadoopFiles(spark, checkpoint).listed(f"{checkpoint.rstrip('/')}/commits/*")
+    names = (path.rpartition("/")[2] for path in listed)
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def batch_offsets(spark: SparkSession, checkpoint: str, batch: int) -> Offsets:
+    """Return the ends of a micro-batch by its checkpoint."""
+    path = f"{checkpoint.rstrip('/')}/offsets/{batch}"
     # The first line is the version, the second metadata; then one line for each source.
-    lines = files.read_text(f"{folder}/offsets/{max(done)}").splitlines()
+    lines = HadoopFiles(spark, checkpoint).read_text(path).splitlines()
     found: Offsets = {}
     for line in lines[2:]:
         if line != "-":
