@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from compat_tests import peers
@@ -524,3 +526,111 @@ def latest_values(bootstrap: str, topic: str) -> dict[bytes | None, bytes | None
         for partition in range(2)
         for one in read_partition(bootstrap, topic, partition=partition)
     }
+
+
+ROCKSDB_STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@contextmanager
+def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
+    """Let queries that start in the block keep their state in RocksDB."""
+    key = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(key)
+    spark.conf.set(key, ROCKSDB_STATE)
+    try:
+        yield
+    finally:
+        spark.conf.set(key, str(before))
+
+
+def reading(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> DataFrame:
+    """A stream over a topic from its beginning on."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .options(**options)
+        .load()
+    )
+
+
+@pytest.mark.feature("streaming: state in RocksDB, resumed by its checkpoint")
+def test_stream_keeps_its_state_in_rocksdb(
+    spark: SparkSession, bootstrap: str, filled: str, tmp_path: Path
+) -> None:
+    counted: dict[int, int] = {}
+
+    def keep(batch: DataFrame, _: int) -> None:
+        counted.update({row["partition"]: row["count"] for row in batch.collect()})
+
+    def run() -> None:
+        counts = reading(spark, bootstrap, filled, maxOffsetsPerTrigger="60")
+        writer = counts.groupBy("partition").count().writeStream.outputMode("update")
+        writer = writer.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
+        assert writer.trigger(availableNow=True).start().awaitTermination(PROGRAM_S)
+
+    with state_in_rocksdb(spark):
+        run()
+        assert {0: 100, 1: 100} == counted
+        send_all(bootstrap, filled, samples(50, seed=2), 1)
+        run()
+    assert {0: 100, 1: 150} == counted
+    assert any(tmp_path.rglob("*.zip")), "RocksDB wrote its snapshots"
+
+
+@pytest.mark.feature("streaming: two topics joined, with watermarks")
+def test_streams_are_joined(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    names = [make_topic(partitions=2) for _ in range(2)]
+    for name in names:
+        for partition in range(2):
+            send_all(bootstrap, name, samples(60, seed=partition), partition)
+    joined: list[tuple[int, int]] = []
+
+    def keep(batch: DataFrame, _: int) -> None:
+        joined.extend((row["partition"], row["offset"]) for row in batch.collect())
+
+    left, right = (
+        reading(spark, bootstrap, name, maxOffsetsPerTrigger="50")
+        .select("partition", "offset", "timestamp")
+        .withWatermark("timestamp", "1 hour")
+        .alias(side)
+        for name, side in zip(names, ("a", "b"), strict=True)
+    )
+    same = "a.partition = b.partition AND a.offset = b.offset AND a.timestamp = b.timestamp"
+    both = left.join(right, f.expr(same)).select("a.partition", "a.offset")
+    writer = both.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
+    assert writer.trigger(availableNow=True).start().awaitTermination(PROGRAM_S)
+    assert [(partition, n) for partition in range(2) for n in range(60)] == sorted(joined)
+
+
+@pytest.mark.feature("streaming: trigger once, and foreachBatch that writes to two topics")
+def test_batches_of_a_stream_are_written_twice(
+    spark: SparkSession, bootstrap: str, filled: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    targets = [make_topic() for _ in range(2)]
+
+    def write(batch: DataFrame, _: int) -> None:
+        batch.persist()
+        for target in targets:
+            writer = batch.select("key", "value").write.format("kafka")
+            writer.option("kafka.bootstrap.servers", bootstrap).option("topic", target).save()
+        batch.unpersist()
+
+    writer = reading(spark, bootstrap, filled).writeStream.foreachBatch(write)
+    writer = writer.option("checkpointLocation", str(tmp_path)).trigger(once=True)
+    assert writer.start().awaitTermination(PROGRAM_S)
+    expected = Counter(values_of(0) + values_of(1))
+    for target in targets:
+        assert expected == Counter(
+            as_sample(row).value for row in rows(read(spark, bootstrap, target))
+        )
+
+
+@pytest.mark.feature("batch read: pandas API on Spark")
+def test_pandas_api_reads_a_topic(spark: SparkSession, bootstrap: str, filled: str) -> None:
+    frame = read(spark, bootstrap, filled).select("partition", "offset").pandas_api()
+    means = frame.groupby("partition")["offset"].mean().to_pandas().to_dict()
+    assert {0: 49.5, 1: 49.5} == means

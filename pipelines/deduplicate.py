@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.streaming.state import GroupStateTimeout
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from pipelines.options import StreamOptions, duration, duration_ms, flag, read_options
 from pipelines.results import bad_records_writers, to_topic
@@ -27,7 +27,6 @@ from pipelines.values import bad_rows, reason_without, with_expression, with_tex
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql.streaming.state import GroupState
 
 NAME: Final = "deduplicate"
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
@@ -74,11 +73,6 @@ def run(
 
 
 def _first_ones(records: DataFrame, within: str) -> DataFrame:
-    horizon_ms = duration_ms(within)
-
-    def first_of_key(_: Any, frames: Any, state: "GroupState") -> Any:
-        yield from pass_first(frames, state, horizon_ms)
-
     return (
         records.withWatermark("timestamp", within)
         .select(
@@ -90,37 +84,82 @@ def _first_ones(records: DataFrame, within: str) -> DataFrame:
             f.to_json("headers").alias("headers"),
         )
         .groupBy("by")
-        .applyInPandasWithState(
-            first_of_key, _PASSED, "time_ms long", "append", GroupStateTimeout.EventTimeTimeout
-        )
+        .transformWithStateInPandas(FirstOfKey(duration_ms(within)), _PASSED, "Append", "EventTime")
         .withColumn("headers", f.from_json("headers", _HEADERS))
     )  # fmt: skip
 
 
+class FirstOfKey(StatefulProcessor):
+    """Lets the first record of an expression pass, and none for a while; runs on executors.
+
+    The state is the event time of the last record that passed, with a timer for its end.
+    """
+
+    def __init__(self, horizon_ms: int) -> None:
+        """Args: horizon_ms: two records whose times are at most so far apart are duplicates."""
+        self._horizon_ms = horizon_ms
+        self._handle: Any = None
+        self._last: Any = None
+
+    def init(self, handle: Any) -> None:
+        """Open the state."""
+        self._handle = handle
+        self._last = handle.getValueState("last", "time_ms long")
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: "Iterator[pd.DataFrame]",
+        timerValues: Any,  # noqa: N803 - Spark's name
+    ) -> "Iterator[pd.DataFrame]":
+        """Yield the rows of a micro-batch that pass; those of one expression are in memory."""
+        import pandas as pd
+
+        batch = pd.concat(list(rows)).sort_values(["offset", "partition"])
+        before = int(self._last.get()[0]) if self._last.exists() else None
+        passing, last = pass_first(
+            [int(each) for each in batch["time_ms"]], before, self._horizon_ms
+        )
+        if last != before:
+            self._last.update((last,))
+            watermark = timerValues.getCurrentWatermarkInMs()
+            self._handle.registerTimer(max(last + self._horizon_ms, watermark) + 1)
+        yield batch.loc[passing, ["key", "value", "headers", "timestamp"]]
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803 - Spark's name
+        expiredTimerInfo: Any,  # noqa: N803 - Spark's name
+    ) -> "Iterator[pd.DataFrame]":
+        """Forget a time that is too far back for any record that is not late."""
+        if self._last.exists():
+            end = int(self._last.get()[0]) + self._horizon_ms
+            if end < timerValues.getCurrentWatermarkInMs():
+                self._last.clear()
+        return iter(())
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 def pass_first(
-    frames: "Iterator[pd.DataFrame]", state: "GroupState", horizon_ms: int
-) -> "Iterator[pd.DataFrame]":
-    """Yield the rows of one expression that pass, and remember the time of the last one.
+    times_ms: list[int], last: int | None, horizon_ms: int
+) -> tuple[list[bool], int | None]:
+    """Decide which records of one expression pass.
 
     Args:
-        frames: the rows of a micro-batch, in any order; they are in memory together.
-        state: holds the event time of the last row that passed.
-        horizon_ms: two rows whose times are at most so far apart are duplicates.
-    """
-    import pandas as pd
+        times_ms: their event times, in the order of their offsets.
+        last: the time of the last one that passed before; None if that is forgotten.
+        horizon_ms: two records whose times are at most so far apart are duplicates.
 
-    if state.hasTimedOut:
-        state.remove()
-        return
-    rows = pd.concat(list(frames)).sort_values(["offset", "partition"])
-    last: int | None = int(state.get[0]) if state.exists else None
+    Returns:
+        Whether each passes, and the time of the last one that did.
+    """
     passing = []
-    for time_ms in rows["time_ms"]:
+    for time_ms in times_ms:
         is_first = last is None or abs(time_ms - last) > horizon_ms
         if is_first:
-            last = int(time_ms) if last is None else max(last, int(time_ms))
+            last = time_ms if last is None else max(last, time_ms)
         passing.append(is_first)
-    assert last is not None, "a group has at least one row"
-    state.update((last,))
-    state.setTimeoutTimestamp(max(last + horizon_ms, state.getCurrentWatermarkMs()) + 1)
-    yield rows.loc[passing, ["key", "value", "headers", "timestamp"]]
+    return passing, last

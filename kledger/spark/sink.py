@@ -10,6 +10,7 @@ committed is known by that offset, and is not written again. Must not know: how 
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from kledger.batches.builder import NewRecord
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.native.client.partitioner import partition_of_key
 from kledger.runtime.clock import SystemClock
+from kledger.spark.broker_connection import ConnectionLost
 from kledger.spark.kafka_client import KafkaClient, KafkaFailed
 from kledger.spark.offset_range import KafkaPartition
 from kledger.spark.sink_options import SinkOptions
@@ -183,7 +185,9 @@ def write_task(
                 assert writer.first is not None, "there is at least one row"
                 transaction.commit_offset(mark[0], writer.first, mark[1])
         except BaseException:
-            end_transaction(client, transaction.handle, is_commit=False)
+            # What is raised says more than a failure to clean up behind it.
+            with suppress(KafkaFailed, ConnectionLost):
+                transaction.abort()
             raise
     return TaskWritten(transaction.handle)
 

@@ -112,6 +112,11 @@ class Transaction:
             self._client.retried(lambda where=where, batch=batch: self._produce(where, batch))  # type: ignore[misc]
             self._sequences[where] += len(records[where])
 
+    def abort(self) -> None:
+        """End the transaction without its records; one without any is not open for the broker."""
+        if self._sequences:
+            end_transaction(self._client, self.handle, is_commit=False)
+
     def commit_offset(self, group: str, where: KafkaPartition, offset: int) -> None:
         """Let a group's offset be committed together with the records."""
         handle = self.handle
