@@ -117,10 +117,9 @@ class FirstOfKey(StatefulProcessor):
 
         batch = pd.concat(list(rows)).sort_values(["offset", "partition"])
         before = int(self._last.get()[0]) if self._last.exists() else None
-        passing, last = pass_first(
-            [int(each) for each in batch["time_ms"]], before, self._horizon_ms
-        )
-        if last != before:
+        times_ms = [int(each) for each in batch["time_ms"]]
+        passing, last = pass_first(times_ms, before, self._horizon_ms)
+        if last is not None and last != before:
             self._last.update((last,))
             watermark = timerValues.getCurrentWatermarkInMs()
             self._handle.registerTimer(max(last + self._horizon_ms, watermark) + 1)

@@ -81,7 +81,9 @@ class KledgerDataSource(DataSource):
 
         return BatchSink(self._sink_options(schema), str(SystemEntropy().uuid4()))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802 - Spark's
+    def streamWriter(  # noqa: N802 - Spark's
+        self, schema: StructType, overwrite: bool
+    ) -> StreamSink:
         """Return the writer of a stream, in output mode append or update."""
         return StreamSink(self._sink_options(schema))
 

@@ -285,7 +285,7 @@ class StreamSink(DataSourceStreamWriter, DataSourceArrowWriter):
             mark=(split, int(batch) + 1),
         )
 
-    def commit(  # type: ignore[override]
+    def commit(  # type: ignore[override] # a batch of a stream has a number
         self,
         messages: "list[WriterCommitMessage | None]",
         batchId: int,  # noqa: N803 - Spark's
@@ -293,7 +293,7 @@ class StreamSink(DataSourceStreamWriter, DataSourceArrowWriter):
         """Make all rows of the micro-batch visible."""
         end_all(self._options, messages, is_commit=True)
 
-    def abort(  # type: ignore[override]
+    def abort(  # type: ignore[override] # a batch of a stream has a number
         self,
         messages: "list[WriterCommitMessage | None]",
         batchId: int,  # noqa: N803 - Spark's

@@ -5,6 +5,7 @@ transaction is ended by whoever has its handle, usually the driver, when all tas
 Must not know: Spark, rows.
 """
 
+from functools import partial
 from typing import Final, NamedTuple
 
 from kledger.batches.builder import BatchProducer, NewRecord, build_batch
@@ -109,7 +110,7 @@ class Transaction:
             for where, content in records.items()
         }
         for where, batch in batches.items():
-            self._client.retried(lambda where=where, batch=batch: self._produce(where, batch))  # type: ignore[misc]
+            self._client.retried(partial(self._produce, where, batch))
             self._sequences[where] += len(records[where])
 
     def abort(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import kledger.spark
@@ -96,7 +96,7 @@ def test_tier_is_read_without_a_server(
 def test_what_is_not_there_is_named(spark: SparkSession, tiered: KledgerServer) -> None:
     kledger.spark.register(spark)
     reader = spark.read.format("kledger")
-    with pytest.raises(PythonException, match=r"not in the tier at file://.*: nope"):
+    with pytest.raises(AnalysisException, match=r"not in the tier at file://.*: nope"):
         reader.options(**options(tiered, "nope")).load().count()
     wrong = options(tiered) | {"path": "s3://bucket/x", "storage.regoin": "x"}
     with pytest.raises(AnalysisException, match="regoin unknown for s3://"):
