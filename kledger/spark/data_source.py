@@ -201,8 +201,10 @@ class StreamReader(DataSourceStreamReader):
         """Return where the next micro-batch ends."""
         lookup, reached = self._plan().lookup, self._position()
         partitions = sorted({*lookup.partitions(), *reached})
-        start = self._with_new(reached, partitions)
-        end = limited_end(start, lookup.latest(partitions), self._options.offsets_per_trigger_max)
+        start, latest = self._with_new(reached, partitions), lookup.latest(partitions)
+        if self._options.tier is None:  # of a tier, old ledgers go when they were read, too
+            lookup.check_forward(start, latest)
+        end = limited_end(start, latest, self._options.offsets_per_trigger_max)
         return offsets_json(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -126,6 +126,16 @@ class RangeLookup:
         start = {where: min(max(start[where], first[where]), end[where]) for where in end}
         return start, end
 
+    def check_forward(self, reached: Offsets, latest: Offsets) -> None:
+        """Check that no log ends before what was read of it.
+
+        Raises:
+            DataLost: one does, and that is to be an error.
+        """
+        for where, offset in sorted(reached.items()):
+            if latest.get(where, offset) < offset:
+                self._lost(f"{where} ends at offset {latest[where]}, it was read up to {offset}")
+
     def _lost(self, what: str) -> None:
         if self._options.fails_on_data_loss:
             raise DataLost(
