@@ -200,7 +200,7 @@ def test_lost_records_are_noticed(session: SparkSession, server: KledgerServer) 
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     admin.delete_records(cut)[cut[0]].result(WAIT_S)
     options = {"assign": '{"cut": [0]}', "startingOffsets": '{"cut": {"0": 10}}'}
-    with pytest.raises(PythonException, match="cut-0 begins at offset 20, expected 10"):
+    with pytest.raises(AnalysisException, match="cut-0 begins at offset 20, expected 10"):
         load(session, server, "kledger", options).count()
     kept = load(session, server, "kledger", options | {"failOnDataLoss": "false"})
     assert list(range(20, 50)) == sorted(row["offset"] for row in kept.collect())
