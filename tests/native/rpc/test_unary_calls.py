@@ -1,7 +1,7 @@
 """The table of calls: held to the methods of the broker and to the messages of the .proto file."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -42,9 +42,9 @@ def any_value(hint: Any) -> st.SearchStrategy[Any]:
     kind, arguments = get_origin(hint), get_args(hint)
     if kind in {Union, UnionType}:
         return st.one_of([any_value(each) for each in arguments])
-    if kind is list:
+    if kind in {list, Sequence}:
         return st.lists(any_value(arguments[0]), max_size=3)
-    if kind is Mapping:
+    if kind in {dict, Mapping}:
         return st.dictionaries(any_value(arguments[0]), any_value(arguments[1]), max_size=3)
     if kind is tuple and arguments[-1] is ...:
         return st.lists(any_value(arguments[0]), max_size=3).map(tuple)
