@@ -60,11 +60,9 @@ def configured(spark: SparkSession) -> Iterator[None]:
 
 def observed_records(frame: DataFrame, is_bad: Column | None = None) -> DataFrame:
     """Count the rows of a stream behind its source, and the bad ones."""
-    rows, bad = (
-        f.count(f.lit(1)).alias("rows"),
-        f.count_if(f.lit(False) if is_bad is None else is_bad),
-    )
-    return frame.observe(RECORDS, rows, bad.alias("bad"))
+    rows = f.count(f.lit(1)).alias("rows")
+    bad = f.count_if(f.lit(False) if is_bad is None else is_bad).alias("bad")
+    return frame.observe(RECORDS, rows, bad)
 
 
 def observed_output(frame: DataFrame) -> DataFrame:
