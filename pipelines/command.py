@@ -15,6 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WrongCall as error:
         print(f"{module.NAME}: {error}", file=sys.stderr)
         return WRONG
-    except (PipelineFailed, PySparkException, OSError) as error:
+    except (PipelineFailed, PySparkException, Py4JJavaError, OSError) as error:
         print(f"{module.NAME}: failed: {first_line(error)}", file=sys.stderr)
         return FAILED
 

@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
+from kledger.spark import register
 from pipelines.errors import PipelineFailed, WrongCall
 from pipelines.options import SourceOptions, flag, read_options
 from pipelines.progress import write_summary_metrics
@@ -65,6 +67,7 @@ def run(
     """
     chosen, begun = read_options(ReplayOptions, options), time.monotonic()
     before = topic_ends(chosen)
+    register(spark)
     read = Observation()
     with configured(spark):
         records = _ordered(_records(spark, chosen, len(before[chosen.topic])))
@@ -74,7 +77,7 @@ def run(
             writer.option("servers", chosen.servers).option("topic", chosen.topic).option(
                 "includeHeaders", "true"
             ).save()
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             raise PipelineFailed(f"nothing was written: {first_line(error)}") from error
         after = topic_ends(chosen)
         found = _count(spark, chosen, before, after)

@@ -29,6 +29,7 @@ _POLL_S: Final = 0.2
 _AT_ONCE: Final = {"processingTime": "0 seconds"}
 _IDLE: Final = "Waiting for data to arrive"
 """The status of a query without anything to do; see Spark's MicroBatchExecution."""
+_CALLED: Final = "An error occurred while calling "  # what py4j says of every call that fails
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # What a pipeline writes must not depend on the session of the caller.
 _CONFIGURATION: Final = {
@@ -192,6 +193,8 @@ def _raise_failure(query: StreamingQuery) -> None:
 def first_line(error: BaseException) -> str:
     """Return what an error says, without the stack traces of Python workers and of the JVM."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
+    if lines[0].startswith(_CALLED) and len(lines) > 1:
+        return lines[1].removeprefix(": ")
     if lines[0].endswith(_TRACEBACK) and len(lines) > 1:
         # The frames are indented; the first line that is not is the error itself.
         return next((line for line in lines[1:] if line and not line.startswith(" ")), lines[0])

@@ -13,6 +13,8 @@ def test_error_is_said_without_stack_traces() -> None:
         "kledger.InvalidOption: unknown option 'x'\n SQLSTATE: 38000\n"
     )
     assert "kledger.InvalidOption: unknown option 'x'" == first_line(nested)
+    called = ValueError("An error occurred while calling o96.save.\n: java.X: broken\n\tat Frame")
+    assert "java.X: broken" == first_line(called)
     assert "TimeoutError" == first_line(TimeoutError())
 
 
