@@ -8,7 +8,7 @@ CODE := $(wildcard benchmarks compat_tests kledger pipelines tests)
 COMPAT := $(wildcard compat_tests)
 # What a server loads; compiled by the set-up, because compiling takes longer than starting. The
 # compiler does not follow links.
-PACKAGES := batches delivery gateway kledger ledger named_topics native offsets runtime subscriptions topics
+PACKAGES := batches delivery gateway kledger ledger named_topics native offsets runtime security subscriptions topics
 LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,\
 	asyncio_throttle crc32c cramjam google/protobuf grpc opentelemetry/proto pyroaring re2 rocksdict uvloop)
 # What each Python worker of Spark loads, and there are many: compiling takes four fifths of their start.

@@ -19,8 +19,6 @@ from kledger.topics.topic_names import check_name, resolve_name
 T = TypeVar("T")
 
 NO_AUTHORIZER = "No Authorizer is configured: every client may do everything"
-USER, ANONYMOUS = "User", "ANONYMOUS"
-"""The principal of every client that did not authenticate."""
 
 
 class ApiError(Exception):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kledger.gateway.services import Services
 from kledger.gateway.telemetry.telemetry_state import TelemetryClient
+from kledger.security.principal import ANONYMOUS, Principal
 
 UNKNOWN_SOFTWARE = "unknown"
 
@@ -18,6 +19,7 @@ class Peer:
 
     host: str
     port: int = 0
+    principal: Principal = ANONYMOUS
     software_name: str = UNKNOWN_SOFTWARE
     software_version: str = UNKNOWN_SOFTWARE
 

@@ -24,9 +24,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kledger.gateway.api_errors import ANONYMOUS, USER
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from kledger.gateway.wire.messages import k34_alter_replica_log_dirs as k34
@@ -80,13 +80,13 @@ def create_delegation_token(
 
     owner_type, owner_name = request.owner_principal_type, request.owner_principal_name
     if not owner_name or owner_type is None:
-        owner_type, owner_name = USER, ANONYMOUS
+        owner_type, owner_name = ANONYMOUS.principal_type, ANONYMOUS.name
     return k38.CreateDelegationTokenResponse(
         error_code=NO_TOKENS,
         principal_type=owner_type,
         principal_name=owner_name,
-        token_requester_principal_type=USER,
-        token_requester_principal_name=ANONYMOUS,
+        token_requester_principal_type=ANONYMOUS.principal_type,
+        token_requester_principal_name=ANONYMOUS.name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,

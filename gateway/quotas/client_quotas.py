@@ -8,7 +8,6 @@ Must not know: how connections wait, messages.
 import json
 from collections.abc import Mapping
 
-from kledger.gateway.api_errors import ANONYMOUS
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.configs.settings_table import SettingsTable
 from kledger.gateway.quotas.quota_state import (
@@ -22,6 +21,7 @@ from kledger.gateway.quotas.quota_state import (
 )
 from kledger.ledger import LedgerStore
 from kledger.runtime.clock import Clock
+from kledger.security.principal import ANONYMOUS
 
 PREFIX = b"gateway/quotas/"
 MS_PER_PERCENT = 10
@@ -55,7 +55,7 @@ class ClientQuotas:
     def charge_produce(self, client_id: str, size: int) -> int:
         """Count bytes of a Produce request; return how many milliseconds to wait."""
         now_ms = self._clock.monotonic_ms()
-        return self.state.charge(PRODUCER_BYTE_RATE, ANONYMOUS, client_id, size, now_ms)
+        return self.state.charge(PRODUCER_BYTE_RATE, ANONYMOUS.name, client_id, size, now_ms)
 
     def admit_fetch(self, client_id: str, size: int) -> int:
         """Count bytes of records before they leave in a Fetch response.
@@ -64,16 +64,16 @@ class ClientQuotas:
             0, or how many milliseconds to wait: then they must not be sent, and are not counted.
         """
         now_ms = self._clock.monotonic_ms()
-        return self.state.admit(CONSUMER_BYTE_RATE, ANONYMOUS, client_id, size, now_ms)
+        return self.state.admit(CONSUMER_BYTE_RATE, ANONYMOUS.name, client_id, size, now_ms)
 
     def charge_fetch(self, client_id: str, size: int) -> int:
         """Count the other bytes of a Fetch response; return how many milliseconds to wait."""
         now_ms = self._clock.monotonic_ms()
-        return self.state.charge(CONSUMER_BYTE_RATE, ANONYMOUS, client_id, size, now_ms)
+        return self.state.charge(CONSUMER_BYTE_RATE, ANONYMOUS.name, client_id, size, now_ms)
 
     def fetch_bytes_max(self, client_id: str) -> int:
         """Return how many bytes a Fetch response may have so that the quota can admit it."""
-        window = self.state.window_of(CONSUMER_BYTE_RATE, ANONYMOUS, client_id)
+        window = self.state.window_of(CONSUMER_BYTE_RATE, ANONYMOUS.name, client_id)
         return BYTES_MAX if window is None else min(int(window), BYTES_MAX)
 
     def charge_time(self, client_id: str, used_ms: int) -> int:
@@ -83,13 +83,13 @@ class ClientQuotas:
         long, so the sum is right. A client waits at most one of the window's samples at a time.
         """
         now_ms, percents = self._clock.monotonic_ms(), used_ms / MS_PER_PERCENT
-        wait_ms = self.state.charge(REQUEST_PERCENTAGE, ANONYMOUS, client_id, percents, now_ms)
+        wait_ms = self.state.charge(REQUEST_PERCENTAGE, ANONYMOUS.name, client_id, percents, now_ms)
         return min(wait_ms, self._sample_ms)
 
     def charge_mutations(self, client_id: str, count: int) -> int:
         """Count created or deleted partitions; return how many milliseconds to wait."""
         now_ms = self._clock.monotonic_ms()
-        return self.state.charge(CONTROLLER_MUTATION_RATE, ANONYMOUS, client_id, count, now_ms)
+        return self.state.charge(CONTROLLER_MUTATION_RATE, ANONYMOUS.name, client_id, count, now_ms)
 
     def admit_connection(self, host: str) -> int:
         """Count a connection of an address.

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 # Folders of the repository, and packages of `kledger`: kledger/ledger is a link to ledger.
 PACKAGES = (
     "batches", "delivery", "gateway", "kledger", "ledger", "named_topics", "native",
-    "offsets", "runtime", "subscriptions", "topics",
+    "offsets", "runtime", "security", "subscriptions", "topics",
 )  # fmt: skip
 PROGRAMS = ("benchmarks", "compat_tests", "pipelines")
 GENERATED = {PurePosixPath("native/proto/kledger_native_pb2.py")}

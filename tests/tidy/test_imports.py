@@ -40,7 +40,7 @@ OPENED_TO = {"compat_tests/differential": ("gateway.wire",)}
 LAYERS = (
     {"runtime"},
     {"ledger", "batches"},
-    {"topics", "offsets", "subscriptions"},
+    {"topics", "offsets", "security", "subscriptions"},
     {"delivery"},
     {"named_topics"},
     {"gateway", "native"},
