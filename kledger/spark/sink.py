@@ -35,6 +35,7 @@ from kledger.spark.transaction import (
     TransactionHandle,
     committed_offset,
     end_transaction,
+    wait_until_visible,
 )
 
 BATCH_BYTES: Final = 512 << 10
@@ -219,16 +220,19 @@ def _end_attempts(
 
 
 def end_all(options: SinkOptions, messages: "list[Any]", *, is_commit: bool) -> None:
-    """End the transactions of all tasks, on the driver."""
+    """End the transactions of all tasks, on the driver; what is committed is visible afterwards."""
+    written = [each.handle for each in messages if each is not None and each.handle is not None]
     with KafkaClient(options.servers) as client:
-        for message in messages:
-            if message is not None and message.handle is not None:
-                try:
-                    end_transaction(client, message.handle, is_commit=is_commit)
-                except KafkaFailed:
-                    if is_commit:
-                        raise
-                    # It is not open any more, which is what an abort is for.
+        for handle in written:
+            try:
+                end_transaction(client, handle, is_commit=is_commit)
+            except KafkaFailed:
+                if is_commit:
+                    raise
+                # It is not open any more, which is what an abort is for.
+        if is_commit:
+            for handle in written:
+                wait_until_visible(client, handle)
 
 
 class BatchSink(DataSourceArrowWriter):

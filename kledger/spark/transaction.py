@@ -5,6 +5,7 @@ transaction is ended by whoever has its handle, usually the driver, when all tas
 Must not know: Spark, rows.
 """
 
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -41,7 +42,7 @@ from kledger.gateway.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from kledger.spark.kafka_client import KafkaClient, check
+from kledger.spark.kafka_client import KafkaClient, KafkaFailed, check
 from kledger.spark.offset_range import KafkaPartition
 
 PRODUCE_TIMEOUT_MS: Final = 60_000
@@ -186,7 +187,7 @@ class Transaction:
 
 
 def end_transaction(client: KafkaClient, handle: TransactionHandle, *, is_commit: bool) -> None:
-    """End a transaction that some process began.
+    """End a transaction that some process began; readers may see the outcome a moment later.
 
     Raises:
         KafkaFailed: it is not open any more: it took longer than its timeout, or another attempt
@@ -205,6 +206,17 @@ def end_transaction(client: KafkaClient, handle: TransactionHandle, *, is_commit
         check(f"end of transaction {handle.transactional_id}", answer.error_code)
 
     client.retried(attempt)
+
+
+def wait_until_visible(client: KafkaClient, handle: TransactionHandle) -> None:
+    """Wait until readers see the records of a committed transaction.
+
+    A coordinator answers EndTxn when the outcome is stored, and writes the markers afterwards. It
+    answers a repeated one with CONCURRENT_TRANSACTIONS until they are written.
+    """
+    # Any other error means that a later transaction of this id began, which is after the markers.
+    with suppress(KafkaFailed):
+        end_transaction(client, handle, is_commit=True)
 
 
 def committed_offset(client: KafkaClient, group: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -64,6 +65,24 @@ def test_rows_are_visible_when_the_driver_has_committed_all_tasks(server: Faulty
     assert [] == visible(server)
     end_all(options(server), messages, is_commit=True)
     assert list(range(100)) == visible(server)
+
+
+def test_commit_returns_when_the_rows_are_visible(server: FaultyServer) -> None:
+    """A coordinator answers EndTxn before it has written the markers that readers wait for."""
+    message = write(server, *range(20), batch=0)
+    outcome = server.hold_next("commit")
+    with ThreadPoolExecutor(1) as driver:
+        ending = driver.submit(end_all, options(server), [message], is_commit=True)
+        outcome.wait_reached()
+        markers, repeated = server.hold_next("commit"), server.hold_next("EndTxn")
+        outcome.release()
+        markers.wait_reached()
+        repeated.wait_reached()
+        assert [] == visible(server)
+        repeated.release()
+        markers.release()
+        ending.result(WAIT_S)
+    assert list(range(20)) == visible(server)
 
 
 def test_rows_of_an_aborted_write_are_never_visible(server: FaultyServer) -> None:
