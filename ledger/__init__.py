@@ -51,6 +51,12 @@ from kledger.ledger.handle.managed_ledger import ManagedLedger
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
 from kledger.ledger.metadata.records import CompactedLedger, OffloadContext
 from kledger.ledger.offload.object_tiers import ObjectStoreTiers
+from kledger.ledger.offload.offload_plan import (
+    copyable_ledgers,
+    first_not_offloaded,
+    plan_copies,
+    plan_primary_deletions,
+)
 from kledger.ledger.offload.offload_policies import OffloadPolicies, ReadPriority
 from kledger.ledger.offload.offloader import LedgerOffloader, OffloadSource, TieredLedger
 from kledger.ledger.offload.tiers import OffloaderFactory
@@ -123,5 +129,9 @@ __all__ = [
     "TieredLedger",
     "TooManyRequests",
     "UnreadableRow",
+    "copyable_ledgers",
+    "first_not_offloaded",
     "ignore_outcome",
+    "plan_copies",
+    "plan_primary_deletions",
 ]

@@ -25,7 +25,7 @@ from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
 from kledger.ledger.metadata.records import CompactedLedger
 from kledger.ledger.offload.copy_deletions import CopyDeletions
-from kledger.ledger.offload.copy_reads import DirectCopyReads
+from kledger.ledger.offload.copy_reads import CopyReads
 from kledger.ledger.offload.object_tiers import ObjectStoreTiers
 from kledger.ledger.offload.tier_calls import TierCalls
 from kledger.ledger.offload.tier_services import TierPauses, TierServices
@@ -489,7 +489,7 @@ class LedgerStore:
         return TierServices(
             tiers=tiers,
             calls=calls,
-            reader=DirectCopyReads(
+            reader=CopyReads(
                 calls,
                 bytes_max=self.config.offload_read_bytes_max,
                 timeout_ms=self.config.offload_read_timeout_ms,

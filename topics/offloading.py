@@ -22,7 +22,7 @@ from kledger.topics.errors import NoTier, OffloadRunning, TopicsError
 from kledger.topics.keys import PartitionKeys, ids_after
 from kledger.topics.partition import manifest, records
 from kledger.topics.partition.offload_plan import (
-    first_not_offloaded,
+    end_of_offloaded,
     is_any_due,
     offload_policies,
     waiting_count,
@@ -143,7 +143,7 @@ class Offloading:
             state=run.state,
             error=run.error,
             ledgers_left=sum(map(waiting_count, ledgers)),
-            ends=tuple(map(first_not_offloaded, ledgers)),
+            ends=tuple(map(end_of_offloaded, ledgers)),
         )
 
     async def ledgers(self, topic: Topic, index: int) -> Sequence[LedgerInfo]:

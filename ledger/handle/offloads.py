@@ -36,7 +36,7 @@ from kledger.ledger.offload.offload_plan import (
     deleted_primaries,
     first_not_offloaded,
     has_two_copies,
-    plan_due,
+    plan_copies,
     plan_prefix,
     plan_primary_deletions,
     prepared,
@@ -119,7 +119,7 @@ class Offloads:
         self._check()
         policies, now_ms = self.policies, self._wall_time(now_ms)
         await self._copy(
-            metadata, lambda infos: plan_due(infos, policies, now_ms=now_ms, before=before)
+            metadata, lambda infos: plan_copies(infos, policies, now_ms=now_ms, before=before)
         )
         return first_not_offloaded(self._state.infos(), self._state.lac)
 

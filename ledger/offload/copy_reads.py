@@ -18,7 +18,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 from uuid import UUID
 
 from kledger.ledger.engine.base import Buffer
@@ -37,42 +36,6 @@ READ_BYTES_MIN = 1 << 20
 """What a read counts at least, since a tier reads whole blocks."""
 
 
-class CopyReader(Protocol):
-    """Reads entries of copies for all managed ledgers of a store."""
-
-    async def read(
-        self,
-        offloader: LedgerOffloader,
-        ledger_id: int,
-        copy: OffloadContext,
-        first: int,
-        *,
-        end: int,
-        bytes_max: int,
-    ) -> Sequence[Buffer]:
-        """Return entries from `first` up to `end` (exclusive), at least one.
-
-        Args:
-            offloader: reaches the copy.
-            ledger_id: of the ledger that it is a copy of.
-            copy: a complete copy.
-            first: id of the first entry.
-            end: id after the last one wanted; at most the ledger's.
-            bytes_max: total size at most; the first entry is returned whatever its size.
-
-        Raises:
-            TierUnavailable: the tier did not answer as it should, or not in time.
-            NonRecoverable, Corrupt: the copy is not whole.
-            TooManyRequests: too many reads wait for the tier.
-            AlreadyClosed: the store is closed.
-        """
-        ...
-
-    def forget(self, attempt: UUID) -> None:
-        """Release what is kept of a copy that is not needed any more."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class _OpenCopy:
     ledger: TieredLedger
@@ -80,8 +43,8 @@ class _OpenCopy:
     is_forgotten: bool = False
 
 
-class DirectCopyReads:
-    """Reads what is asked for, with one call of the tier."""
+class CopyReads:
+    """Reads entries of copies for all managed ledgers of a store."""
 
     def __init__(
         self,
@@ -114,7 +77,22 @@ class DirectCopyReads:
         end: int,
         bytes_max: int,
     ) -> Sequence[Buffer]:
-        """See `CopyReader`."""
+        """Return entries from `first` up to `end` (exclusive), at least one.
+
+        Args:
+            offloader: reaches the copy.
+            ledger_id: of the ledger that it is a copy of.
+            copy: a complete copy.
+            first: id of the first entry.
+            end: id after the last one wanted; at most the ledger's.
+            bytes_max: total size at most; the first entry is returned whatever its size.
+
+        Raises:
+            TierUnavailable: the tier did not answer as it should, or not in time.
+            NonRecoverable, Corrupt: the copy is not whole.
+            TooManyRequests: too many reads wait for the tier.
+            AlreadyClosed: the store is closed.
+        """
         what = f"reading ledger {ledger_id} from {copy.driver}"
         if self._waiting_count >= READS_WAITING_MAX:
             raise TooManyRequests(f"{self._waiting_count} reads of the tier are waiting")
@@ -128,7 +106,7 @@ class DirectCopyReads:
             self._waiting_count -= 1
 
     def forget(self, attempt: UUID) -> None:
-        """See `CopyReader`."""
+        """Release what is kept of a copy that is not needed any more."""
         opened = self._open.pop(attempt, None)
         if opened is not None:
             opened.is_forgotten = True

@@ -21,6 +21,25 @@ from kledger.ledger.offload.offload_policies import OffloadPolicies
 from kledger.ledger.position import Position
 
 
+def copyable_ledgers(
+    ledgers: Sequence[LedgerInfo], before: Position | None = None
+) -> list[LedgerInfo]:
+    """Return the closed ledgers with entries that have no complete copy.
+
+    Args:
+        ledgers: the whole list, ascending.
+        before: ledgers with entries at or after this are left out; None is no limit.
+    """
+    return [
+        info
+        for info in ledgers
+        if info.closed_ms is not None
+        and info.entries
+        and not info.offloaded
+        and (before is None or Position(info.ledger_id, info.entries - 1) < before)
+    ]
+
+
 def plan_prefix(
     ledgers: Sequence[LedgerInfo], position: Position, *, before: Position | None = None
 ) -> tuple[int, ...]:
@@ -29,14 +48,16 @@ def plan_prefix(
     Args:
         ledgers: the whole list, ascending.
         position: its ledger and all later ones stay.
-        before: ledgers with entries at or after this stay, too; None is no limit.
+        before: as for `copyable_ledgers`.
     """
     return tuple(
-        info.ledger_id for info in _copyable(ledgers, before) if info.ledger_id < position.ledger_id
+        info.ledger_id
+        for info in copyable_ledgers(ledgers, before)
+        if info.ledger_id < position.ledger_id
     )
 
 
-def plan_due(
+def plan_copies(
     ledgers: Sequence[LedgerInfo],
     policies: OffloadPolicies,
     *,
@@ -52,9 +73,9 @@ def plan_due(
         ledgers: the whole list, ascending.
         policies: the thresholds.
         now_ms: wall time, compared with the times of closing.
-        before: as for `plan_prefix`.
+        before: as for `copyable_ledgers`.
     """
-    copyable = {info.ledger_id for info in _copyable(ledgers, before)}
+    copyable = {info.ledger_id for info in copyable_ledgers(ledgers, before)}
     due = []
     size = 0
     for info in reversed(ledgers):
@@ -100,17 +121,6 @@ def first_not_offloaded(ledgers: Sequence[LedgerInfo], last: Position) -> Positi
         if not info.offloaded and (info.entries or info.closed_ms is None):
             return Position(info.ledger_id, 0)
     return last.successor
-
-
-def _copyable(ledgers: Sequence[LedgerInfo], before: Position | None) -> list[LedgerInfo]:
-    return [
-        info
-        for info in ledgers
-        if info.closed_ms is not None
-        and info.entries
-        and not info.offloaded
-        and (before is None or Position(info.ledger_id, info.entries - 1) < before)
-    ]
 
 
 # Changes of the metadata

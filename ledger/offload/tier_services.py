@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kledger.ledger.metadata.records import CopyDeletion
 from kledger.ledger.offload.copy_deletions import CopyDeletions
-from kledger.ledger.offload.copy_reads import CopyReader
+from kledger.ledger.offload.copy_reads import CopyReads
 from kledger.ledger.offload.tier_calls import TierCalls
 from kledger.ledger.offload.tiers import Tiers
 from kledger.runtime.clock import Clock
@@ -55,7 +55,7 @@ class TierServices:
 
     tiers: Tiers
     calls: TierCalls
-    reader: CopyReader
+    reader: CopyReads
     deletions: CopyDeletions
     pauses: TierPauses
     slots: asyncio.Semaphore

@@ -8,7 +8,16 @@ Must not know: storage, clocks. Source: Kafka's UnifiedLog.deletableSegments for
 
 from collections.abc import Mapping, Sequence
 
-from kledger.ledger import LedgerInfo, LedgerOffloader, OffloadPolicies, Position
+from kledger.ledger import (
+    LedgerInfo,
+    LedgerOffloader,
+    OffloadPolicies,
+    Position,
+    copyable_ledgers,
+    first_not_offloaded,
+    plan_copies,
+    plan_primary_deletions,
+)
 from kledger.topics.config.topic_config import TopicConfig
 from kledger.topics.partition.offset_index import LedgerSummary
 
@@ -81,39 +90,23 @@ def is_any_due(
 
     False is certain; True is not, because open transactions are not known.
     """
-    newer = 0
-    for info in reversed(ledgers):
-        if info.closed_ms is None:
-            continue
-        newer += info.size
-        if not info.offloaded:
-            is_over_quota = 0 <= policies.threshold_bytes < newer
-            is_old = 0 <= policies.threshold_ms <= now_ms - info.closed_ms
-            if info.entries and (is_over_quota or is_old):
-                return True
-        elif not info.primary_deleted and info.offload is not None:
-            lag_ms = policies.deletion_lag_ms
-            if lag_ms is not None and now_ms - info.offload.completed_ms > lag_ms:
-                return True
-    return bool(local_removals(ledgers, summaries, config, now_ms=now_ms))
+    return bool(
+        plan_copies(ledgers, policies, now_ms=now_ms)
+        or plan_primary_deletions(ledgers, policies, now_ms=now_ms)
+        or local_removals(ledgers, summaries, config, now_ms=now_ms)
+    )
 
 
 def waiting_count(ledgers: Sequence[LedgerInfo]) -> int:
     """Return how many closed ledgers with entries are not offloaded."""
-    return sum(
-        info.closed_ms is not None and info.entries > 0 and not info.offloaded for info in ledgers
-    )
+    return len(copyable_ledgers(ledgers))
 
 
-def first_not_offloaded(ledgers: Sequence[LedgerInfo]) -> Position:
-    """Return the first position of the oldest ledger that is not offloaded.
-
-    If all are, the position behind the last one.
-    """
-    for info in ledgers:
-        if not info.offloaded and (info.entries or info.closed_ms is None):
-            return Position(info.ledger_id, 0)
-    return Position(ledgers[-1].ledger_id, ledgers[-1].entries) if ledgers else Position(-1, 0)
+def end_of_offloaded(ledgers: Sequence[LedgerInfo]) -> Position:
+    """Return the first position that is not offloaded; behind the last entry if all are."""
+    newest = ledgers[-1] if ledgers else None
+    last = Position(-1, -1) if newest is None else Position(newest.ledger_id, newest.entries - 1)
+    return first_not_offloaded(ledgers, last)
 
 
 def _newest(info: LedgerInfo, summaries: Mapping[int, LedgerSummary]) -> int:

@@ -6,7 +6,7 @@ from kledger.ledger import EARLIEST, LATEST, LedgerInfo, LedgerStore, OffloadPol
 from kledger.ledger.metadata.records import OffloadContext
 from kledger.ledger.offload.offload_plan import (
     first_not_offloaded,
-    plan_due,
+    plan_copies,
     plan_prefix,
     plan_primary_deletions,
 )
@@ -40,7 +40,7 @@ def info(
 
 
 def due(*ledgers: LedgerInfo, before: Position | None = None, **thresholds: int) -> tuple[int, ...]:
-    return plan_due(ledgers, policies(None, **thresholds), now_ms=NOW, before=before)
+    return plan_copies(ledgers, policies(None, **thresholds), now_ms=NOW, before=before)
 
 
 LEDGERS = (info(1), info(2), info(3), info(4, closed_ms=None))

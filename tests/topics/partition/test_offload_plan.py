@@ -7,7 +7,7 @@ import pytest
 from kledger.ledger import LedgerInfo, OffloadContext, OffloadPolicies, Position
 from kledger.topics.config.topic_config import TopicConfig, TopicDefaults, effective_config
 from kledger.topics.partition.offload_plan import (
-    first_not_offloaded,
+    end_of_offloaded,
     is_any_due,
     local_removals,
     offload_policies,
@@ -146,4 +146,4 @@ def test_local_retention_is_due_too() -> None:
     ],
 )
 def test_what_is_left(ledgers: list[LedgerInfo], count: int, position: Position) -> None:
-    assert (count, position) == (waiting_count(ledgers), first_not_offloaded(ledgers))
+    assert (count, position) == (waiting_count(ledgers), end_of_offloaded(ledgers))
