@@ -16,7 +16,7 @@ Kind = Literal[
     "ledger", "many-ledgers", "cursor-holes", "server-in-process", "long-walks",
     "native-produce", "native-consume", "native-shared", "native-drain", "table-view",
     "named-publish", "named-receive", "named-commit",
-    "compaction", "beside-compaction", "tier-file", "tier-s3",
+    "compaction", "beside-compaction", "tier-file", "tier-s3", "slow-tier",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -177,6 +177,7 @@ CASES = (
         Case(name=kind, kind=kind, record_bytes=65_536, records=8_192, subjects=(OS,))
         for kind in ("tier-file", "tier-s3")
     ),
+    Case(name="slow-tier", kind="slow-tier", record_bytes=1000, records=4_000, subjects=_OWN),
     *_named("named-publish", 60_000),
     *_named("named-receive", 100_000),
     *_named("named-commit", 60_000),

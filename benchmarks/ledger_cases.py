@@ -43,6 +43,12 @@ def tier(case: Case, subject: str, testbed: Testbed) -> Figures:
     return _measure("tier_load", subject, testbed, *kind, *words)
 
 
+def slow_tier(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Append and read beside readers of a tier that is slow or hangs."""
+    words = ("--entry-bytes", str(case.record_bytes), "--operations", str(case.records))
+    return _measure("slow_tier_load", subject, testbed, *words)
+
+
 def _measure(name: str, subject: str, testbed: Testbed, *words: str) -> Figures:
     durability = "os" if subject == OS else "fsync"
     place = ("--durability", durability, "--data", str(testbed.folder))

@@ -13,6 +13,9 @@ from benchmarks.remarks import REMARKS
 from benchmarks.results import Results
 from benchmarks.targets import Verdict, judge
 
+_BESIDE_TIER = {
+    "append": "append", "tail_read": "read of it", "primary_read": "read from the files",
+}  # fmt: skip
 _UNITS = {
     "mb_per_s": "MB/s", "records_per_s": "records/s", "cpu_ms_per_mb": "server CPU ms/MB (= s/GB)",
     "cpu_all_ms_per_mb": "CPU of client and server ms/MB",
@@ -70,6 +73,19 @@ _UNITS = {
     "random_p50_ms": "random entry from the tier, p50 ms",
     "random_p99_ms": "random entry from the tier, p99 ms",
     **{
+        f"{work}_{share}_ms_{beside}": f"{words} {share} ms, {then}"
+        for work, words in _BESIDE_TIER.items()
+        for share in ("p50", "p99")
+        for beside, then in (
+            ("alone", "alone"), ("slow", "slow tier"), ("hanging", "hanging tier"),
+        )
+    },
+    **{
+        f"{work}_{beside}_ratio": f"{words} p99, {beside} tier / alone"
+        for work, words in _BESIDE_TIER.items()
+        for beside in ("slow", "hanging")
+    },
+    **{
         f"{who}_{share}_ms_{when}": f"{whose} {words} ms {then}"
         for when, then in (("without", "before"), ("beside", "meanwhile"))
         for who, whose in (("produce", "producer's"), ("fetch", "consumer's"))
@@ -123,6 +139,9 @@ _WORK = {
         " with an empty page cache, and single entries read from the tier at random"
         for kind, words in (("file", "a folder"), ("s3", "an S3 server on the same machine"))
     },
+    "slow-tier": "the ledger with a tier: {case.records:,} times an append of"
+    " {case.record_bytes:,} B, a read of it and a read of another from the files, alone, and beside"
+    " 24 readers of ledgers that are only in a tier that answers after 2 s, or never",
     "table-view": "{case.records:,} keys with values of {case.record_bytes:,} B on kledger fsync:"
     " loaded, then refreshed with nothing to read, and behind one new record",
     "compaction": "{case.records:,} records of {case.record_bytes:,} B, uncompressed, of which"

@@ -55,6 +55,7 @@ _MEASURES: dict[str, _Measure] = {
     "long-walks": ledger_cases.long_walks,
     "tier-file": ledger_cases.tier,
     "tier-s3": ledger_cases.tier,
+    "slow-tier": ledger_cases.slow_tier,
     "native-produce": native_cases.load,
     "native-consume": native_cases.load,
     "native-shared": native_cases.load,

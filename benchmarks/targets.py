@@ -196,6 +196,12 @@ def _tiers() -> Iterator[Target]:
         what="cold read in order, an S3 server on the machine / the primary", case="tier-s3",
         figure="tier_share", subject=OS, against=None, limit=0.5, better="higher",
     )  # fmt: skip
+    for subject in (OS, FSYNC):
+        for beside in ("slow", "hanging"):
+            for work, words in (("append", "appends"), ("primary_read", "reads of the primary")):
+                what = f"p99 of {words} beside reads of a {beside} tier / alone"
+                figure = f"{work}_{beside}_ratio"
+                yield _plain(what, "slow-tier", figure, 1.5, "", subject=subject)
 
 
 def _named_topics() -> Iterator[Target]:
