@@ -9,6 +9,7 @@ Must not know: the store on top.
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 from uuid import UUID
 
@@ -119,7 +120,8 @@ class MemoryTier:
         if (ledger_id, attempt) not in self._whole:
             raise Corrupt(f"the copy of ledger {ledger_id}, attempt {attempt}, is not whole")
         await self._end("open")
-        return MemoryCopy(self, (ledger_id, attempt))
+        key = ledger_id, attempt
+        return MemoryCopy(len(self.copies[key]), partial(self._read, key))
 
     async def delete(self, ledger_id: int, attempt: UUID, location: Mapping[str, str]) -> None:
         """See `LedgerOffloader`."""
@@ -129,9 +131,9 @@ class MemoryTier:
         self._whole.discard((ledger_id, attempt))
         await self._end("delete")
 
-    # For MemoryCopy
+    # Inside
 
-    async def read(self, key: tuple[int, UUID], first: int, end: int) -> list[bytes]:
+    async def _read(self, key: tuple[int, UUID], first: int, end: int) -> list[bytes]:
         """Return entries of a copy."""
         await self._begin("read")
         entries = self.copies.get(key)
@@ -139,8 +141,6 @@ class MemoryTier:
             raise NonRecoverable(f"the copy of ledger {key[0]}, attempt {key[1]}, was deleted")
         await self._end("read")
         return entries[first:end]
-
-    # Inside
 
     def _check(self, location: Mapping[str, str]) -> None:
         if dict(location) != self.location:
@@ -160,16 +160,23 @@ class MemoryTier:
 
 
 class MemoryCopy:
-    """An opened copy."""
+    """An opened copy in memory."""
 
-    def __init__(self, tier: MemoryTier, key: tuple[int, UUID]) -> None:
-        self.entries = len(tier.copies[key])
-        self._tier = tier
-        self._key = key
+    def __init__(
+        self, entries: int, read_range: Callable[[int, int], Awaitable[list[bytes]]]
+    ) -> None:
+        """Open one.
+
+        Args:
+            entries: how many it has.
+            read_range: returns the entries from the first id up to the second, which is exclusive.
+        """
+        self.entries = entries
+        self._read_range = read_range
 
     async def read(self, first: int, *, end: int, bytes_max: int) -> Sequence[Buffer]:
         """See `TieredLedger`."""
-        entries = await self._tier.read(self._key, first, end)
+        entries = await self._read_range(first, end)
         left = bytes_max
         for count, entry in enumerate(entries):
             left -= len(entry)

@@ -5,17 +5,18 @@ longer than the store waits.
 Must not know: the store on top.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from uuid import UUID
 
 from kledger.ledger import (
-    Buffer,
     Corrupt,
     InvalidArgument,
     LedgerOffloader,
     NonRecoverable,
     OffloadSource,
 )
+from kledger.ledger.testing import MemoryCopy
 from tests.simulation.bucket import Bucket, CopyKey
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.faults import Faults, InjectedFault
@@ -70,12 +71,10 @@ class SimulatedTier:
         finally:
             self._bucket.break_off(key, self._clock.now_ms())
 
-    async def open(
-        self, ledger_id: int, attempt: UUID, location: Mapping[str, str]
-    ) -> "SimulatedCopy":
+    async def open(self, ledger_id: int, attempt: UUID, location: Mapping[str, str]) -> MemoryCopy:
         await self._begin()
         key = ledger_id, attempt
-        copy = SimulatedCopy(self, key, len(self.entries_of(key)))
+        copy = MemoryCopy(len(self._entries_of(key)), partial(self._read, key))
         await self._end()
         return copy
 
@@ -85,9 +84,9 @@ class SimulatedTier:
         self._bucket.delete((ledger_id, attempt))
         await self._end()
 
-    # For SimulatedCopy
+    # Inside
 
-    def entries_of(self, key: CopyKey) -> list[bytes]:
+    def _entries_of(self, key: CopyKey) -> list[bytes]:
         copy = self._bucket.copies(self._clock.now_ms()).get(key)
         if copy is None:
             raise NonRecoverable(f"there is no copy {key}")
@@ -95,13 +94,11 @@ class SimulatedTier:
             raise Corrupt(f"copy {key} is not whole")
         return copy.entries
 
-    async def read(self, key: CopyKey, first: int, end: int) -> list[bytes]:
+    async def _read(self, key: CopyKey, first: int, end: int) -> list[bytes]:
         await self._begin()
-        entries = self.entries_of(key)[first:end]
+        entries = self._entries_of(key)[first:end]
         await self._end()
         return entries
-
-    # Inside
 
     async def _begin(self) -> None:
         try:
@@ -113,24 +110,3 @@ class SimulatedTier:
 
     async def _end(self) -> None:
         self._faults.ask("tier")
-
-
-class SimulatedCopy:
-    """An opened copy."""
-
-    def __init__(self, tier: SimulatedTier, key: CopyKey, entries: int) -> None:
-        self.entries = entries
-        self._tier = tier
-        self._key = key
-
-    async def read(self, first: int, *, end: int, bytes_max: int) -> Sequence[Buffer]:
-        entries = await self._tier.read(self._key, first, end)
-        left = bytes_max
-        for count, entry in enumerate(entries):
-            left -= len(entry)
-            if left < 0 and count:
-                return entries[:count]
-        return entries
-
-    async def close(self) -> None:
-        """Nothing is open."""
