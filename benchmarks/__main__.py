@@ -19,7 +19,8 @@ from benchmarks.testbed import Testbed
 from compat_tests import peers
 
 RESULTS = Path(__file__).resolve().parent / "results"
-LATEST = RESULTS / "latest.json"
+PUBLISHED = peers.ROOT / "docs" / "benchmarks.json"
+"""What the page shows; a run of a part replaces its cases."""
 PAGE = peers.ROOT / "docs" / "BENCHMARKS.md"
 CHART = peers.ROOT / "docs" / "benchmarks.svg"
 
@@ -87,23 +88,19 @@ def measure(
 
 
 def keep(found: results.Results, *, is_page_wanted: bool) -> None:
-    """Write the results beside those of earlier runs, and the page from all of them."""
+    """Write the results; with the page, put them in place of what it shows of their cases."""
     if not found.samples:
         return
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / ".gitignore").write_text("*\n")
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     (RESULTS / f"{stamp}.json").write_text(found.to_json())
-    whole = results.from_json(LATEST.read_text()) if LATEST.exists() else results.Results()
-    whole = results.merged(whole, found)
-    LATEST.write_text(whole.to_json())
-    shown = whole if is_page_wanted else found
-    verdicts = judge(shown)
-    print(report.render(shown))
     if is_page_wanted:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(report.render(shown))
-        CHART.write_text(ratio_chart(verdicts))
+        found = results.merged(results.from_json(PUBLISHED.read_text()), found)
+        PUBLISHED.write_text(found.to_json() + "\n")
+        PAGE.write_text(report.render(found))
+        CHART.write_text(ratio_chart(judge(found)))
+    print(report.render(found))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ MEASURED_FROM_INSIDE = {
     "benchmarks/programs/cursor_holes.py",
     "benchmarks/programs/ledger_load.py",
     "benchmarks/programs/many_ledgers.py",
+    "benchmarks/programs/slow_tier_load.py",
     "benchmarks/programs/tier_load.py",
 }
 
