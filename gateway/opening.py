@@ -27,6 +27,7 @@ from kledger.runtime.entropy import Entropy
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
+from kledger.security.users import Users
 from kledger.topics import TopicRegistry
 
 
@@ -83,6 +84,7 @@ def open_services(
         producer_ids=producer_ids,
         transactions=transactions,
         quotas=ClientQuotas(store, clock, config),
+        users=Users(store, entropy),
         broker_settings=broker_settings,
         client_metrics=client_metrics,
         telemetry=telemetry,

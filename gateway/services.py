@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kledger.runtime.clock import Clock
     from kledger.runtime.tasks import Supervisor
     from kledger.runtime.timers import Timers
+    from kledger.security.users import Users
     from kledger.topics.registry import TopicRegistry
 
 CLUSTER_ID_KEY = b"gateway/cluster_id"
@@ -42,6 +43,7 @@ class Services:
     producer_ids: "ProducerIds"
     transactions: "TransactionCoordinator"
     quotas: "ClientQuotas"
+    users: "Users"
     broker_settings: "BrokerSettings"
     client_metrics: "ClientMetricsSubscriptions"
     telemetry: "ClientTelemetry"

@@ -1,18 +1,22 @@
 """DescribeUserScramCredentials, key 50, version 0 (KIP-554).
 
 Behaviour:
-- The server stores no passwords. All users: an empty list. A named user is RESOURCE_NOT_FOUND, a
-  repeated one DUPLICATE_RESOURCE with one entry.
+- Null or an empty list: every user with a credential for SCRAM. Of a named one the mechanisms and
+  iterations; without a credential RESOURCE_NOT_FOUND, named twice DUPLICATE_RESOURCE with one
+  entry. Keys and salts are never shown, and users of PLAIN alone have no entry.
 """
 
 from kledger.gateway.api_errors import first_of_each
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k50_describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from kledger.security.credentials import BY_SASL_NAME
+from kledger.security.users import Users
 
 KEY = 50
 MIN_VERSION = 0
@@ -20,25 +24,42 @@ MAX_VERSION = 0
 
 
 def handle(
-    _context: RequestContext, request: DescribeUserScramCredentialsRequest
+    context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Answer for each user that there is no password."""
-    return DescribeUserScramCredentialsResponse(
-        error_message=None,
-        results=[
-            _outcome(user.name, count)
-            for user, count in first_of_each(request.users or (), lambda user: user.name)
-        ],
+    """Answer with the mechanisms and iterations of each user."""
+    users = context.services.users
+    if not request.users:
+        results = [_described(users, name) for name in users.names]
+        results = [each for each in results if each.credential_infos]
+    else:
+        results = [
+            _described(users, user.name) if count == 1 else _named_twice(user.name)
+            for user, count in first_of_each(request.users, lambda user: user.name)
+        ]
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _described(users: Users, name: str) -> DescribeUserScramCredentialsResult:
+    infos = [
+        CredentialInfo(mechanism=BY_SASL_NAME[mechanism].code, iterations=credential.iterations)
+        for mechanism, credential in users.credentials_of(name).items()
+        if mechanism in BY_SASL_NAME
+    ]
+    if infos:
+        return DescribeUserScramCredentialsResult(
+            user=name, error_message=None, credential_infos=infos
+        )
+    return DescribeUserScramCredentialsResult(
+        user=name,
+        error_code=ErrorCode.RESOURCE_NOT_FOUND,
+        error_message=f"Attempt to describe a user credential that does not exist: {name}",
     )
 
 
-def _outcome(user: str, count: int) -> DescribeUserScramCredentialsResult:
-    if count > 1:
-        code = ErrorCode.DUPLICATE_RESOURCE
-        message = (
-            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
-        )
-    else:
-        code = ErrorCode.RESOURCE_NOT_FOUND
-        message = f"Attempt to describe a user credential that does not exist: {user}"
-    return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+def _named_twice(name: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=name,
+        error_code=ErrorCode.DUPLICATE_RESOURCE,
+        error_message="Cannot describe SCRAM credentials for the same user twice in a single "
+        f"request: {name}",
+    )

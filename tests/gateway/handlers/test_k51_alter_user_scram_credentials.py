@@ -1,32 +1,110 @@
-"""AlterUserScramCredentials: no credential can be set without authentication."""
+"""AlterUserScramCredentials: what is stored, and what is refused with which code."""
+
+import pytest
 
 from kledger.gateway.wire.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from tests.gateway.running import running_gateway
+from kledger.security.credentials import ScramMechanism, make_credential
+from tests.gateway.running import RunningGateway, running_gateway
 
-UNSUPPORTED_MECHANISM, NOT_FOUND, DUPLICATE, UNACCEPTABLE = 33, 91, 92, 93
+SHA_256, SHA_512 = ScramMechanism
+UNSUPPORTED_MECHANISM, NOT_FOUND, DUPLICATE, UNACCEPTABLE, STORAGE = 33, 91, 92, 93, 56
+SALT = b"0123456789"
 
 
-async def test_every_change_is_refused_with_its_reason() -> None:
-    gone = [("a", 1), ("", 1), ("z", 9), ("twice", 1)]
-    new = [("b", 2), ("twice", 2)]
-    request = AlterUserScramCredentialsRequest(
-        deletions=[ScramCredentialDeletion(name=name, mechanism=kind) for name, kind in gone],
-        upsertions=[
-            ScramCredentialUpsertion(name=name, mechanism=kind, iterations=4096)
-            for name, kind in new
-        ],
+def upsertion(
+    name: str, mechanism: ScramMechanism = SHA_256, *, iterations: int = 4096, **changed: object
+) -> ScramCredentialUpsertion:
+    salted = mechanism.salted_password("pencil", SALT, iterations)
+    made = ScramCredentialUpsertion(
+        name=name,
+        mechanism=mechanism.code,
+        iterations=iterations,
+        salt=SALT,
+        salted_password=salted,
     )
-    async with running_gateway() as gateway, gateway.client() as client:
+    for field, value in changed.items():
+        setattr(made, field, value)
+    return made
+
+
+def of_mechanism(name: str, code: int) -> ScramCredentialUpsertion:
+    made = upsertion(name)
+    made.mechanism = code
+    return made
+
+
+def deletion(name: str, mechanism: int = 1) -> ScramCredentialDeletion:
+    return ScramCredentialDeletion(name=name, mechanism=mechanism)
+
+
+async def altered(
+    gateway: RunningGateway,
+    *changes: ScramCredentialDeletion | ScramCredentialUpsertion,
+) -> dict[str, int]:
+    """Send the changes in one request; return the code of each user."""
+    request = AlterUserScramCredentialsRequest(
+        deletions=[each for each in changes if isinstance(each, ScramCredentialDeletion)],
+        upsertions=[each for each in changes if isinstance(each, ScramCredentialUpsertion)],
+    )
+    async with gateway.client() as client:
         answer = await client.ask(request, 0)
-        assert {
-            "a": NOT_FOUND,
-            "": UNACCEPTABLE,
-            "z": UNSUPPORTED_MECHANISM,
-            "twice": DUPLICATE,
-            "b": UNSUPPORTED_MECHANISM,
-        } == {each.user: each.error_code for each in answer.results}
-        assert 5 == len(answer.results)
+    codes = {each.user: each.error_code for each in answer.results}
+    assert len(codes) == len(answer.results)
+    return codes
+
+
+async def test_both_mechanisms_of_a_user_are_set_in_one_request() -> None:
+    async with running_gateway() as gateway:
+        users = gateway.services.users
+        assert {"a": 0} == await altered(gateway, upsertion("a"), upsertion("a", SHA_512))
+        assert make_credential(SHA_256, "pencil", SALT, 4096) == users.find("a", "SCRAM-SHA-256")
+        assert make_credential(SHA_512, "pencil", SALT, 4096) == users.find("a", "SCRAM-SHA-512")
+        assert {"a": 0} == await altered(gateway, deletion("a"))
+        assert ["SCRAM-SHA-512"] == list(users.credentials_of("a"))
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (deletion(""), UNACCEPTABLE),
+        (deletion("a", 9), UNSUPPORTED_MECHANISM),
+        (deletion("a"), NOT_FOUND),
+        (upsertion(""), UNACCEPTABLE),
+        (upsertion("ä"), UNACCEPTABLE),
+        (of_mechanism("a", 0), UNSUPPORTED_MECHANISM),
+        (upsertion("a", iterations=4095), UNACCEPTABLE),
+        (upsertion("a", iterations=16385), UNACCEPTABLE),
+        (upsertion("a", salt=b""), UNACCEPTABLE),
+        (upsertion("a", salted_password=b"short"), UNACCEPTABLE),
+    ],
+)
+async def test_a_mistake_is_refused_and_stores_nothing(
+    change: ScramCredentialDeletion | ScramCredentialUpsertion, code: int
+) -> None:
+    async with running_gateway() as gateway:
+        assert {change.name: code} == await altered(gateway, change)
+        assert [] == gateway.services.users.names
+
+
+async def test_a_mistake_leaves_its_user_and_changes_the_others() -> None:
+    async with running_gateway() as gateway:
+        assert {"twice": DUPLICATE, "half": UNSUPPORTED_MECHANISM, "right": 0} == await altered(
+            gateway,
+            upsertion("twice"),
+            upsertion("twice"),
+            upsertion("half"),
+            of_mechanism("half", 7),
+            upsertion("right"),
+        )
+        assert ["right"] == gateway.services.users.names
+
+
+async def test_a_failed_write_is_answered_as_one() -> None:
+    async with running_gateway() as gateway:
+        gateway.engine.fail_next("commit")
+        assert {"a": STORAGE} == await altered(gateway, upsertion("a"))
+        assert [] == gateway.services.users.names

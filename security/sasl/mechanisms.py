@@ -1,0 +1,73 @@
+"""Mechanisms: which a listener offers, and how a login with one begins.
+
+Rule: every login gets a state of its own, with a nonce of its own. What a mechanism needs of the
+server (users, tokens, keys) is given here, once.
+Must not know: connections, the settings of listeners.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kledger.security.credentials import ScramMechanism
+from kledger.security.principal import Principal
+from kledger.security.sasl.mechanism import MakeMechanism, SaslMechanism
+from kledger.security.sasl.plain_state import PlainState
+from kledger.security.sasl.scram_state import KnownCredential, ScramState
+
+if TYPE_CHECKING:
+    from kledger.runtime.entropy import Entropy
+    from kledger.security.users import Users
+
+NONCE_BYTES: Final = 24
+
+FindToken = Callable[[ScramMechanism, str, int], KnownCredential | None]
+"""Returns the credential of a delegation token by its id, at a time of the wall clock in ms."""
+
+
+class Mechanisms:
+    """How logins begin on one server.
+
+    Attributes:
+        find_token: for logins with delegation tokens; None: there are none.
+    """
+
+    def __init__(self, users: "Users", entropy: "Entropy") -> None:
+        self._users = users
+        self._entropy = entropy
+        self.find_token: FindToken | None = None
+
+    def make_plain(self, given_users: Mapping[str, str]) -> MakeMechanism:
+        """Return what begins logins with PLAIN.
+
+        Args:
+            given_users: passwords by user, of the settings.
+        """
+
+        def make(_now_ms: int) -> SaslMechanism:
+            return PlainState(given_users, self._users.find_plain)
+
+        return make
+
+    def make_scram(self, mechanism: ScramMechanism) -> MakeMechanism:
+        """Return what begins logins with SCRAM."""
+
+        def make(now_ms: int) -> SaslMechanism:
+            return ScramState(
+                mechanism,
+                partial(self._find_scram, mechanism, now_ms),
+                server_nonce=self._entropy.token(NONCE_BYTES).hex(),
+            )
+
+        return make
+
+    def _find_scram(
+        self, mechanism: ScramMechanism, now_ms: int, user: str, is_token: bool
+    ) -> KnownCredential:
+        found: KnownCredential | None = None
+        if not is_token:
+            credential = self._users.find(user, mechanism.sasl_name)
+            found = None if credential is None else KnownCredential(credential, Principal(user))
+        elif self.find_token is not None:
+            found = self.find_token(mechanism, user, now_ms)
+        return found or KnownCredential(self._users.decoy(user, mechanism), None)
