@@ -19,6 +19,7 @@ Version notes:
 """
 
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kledger.gateway.metadata.authorized_operations import CLUSTER_OPERATIONS
@@ -101,9 +102,13 @@ class _MetadataHandler:
     ) -> bytes:
         """Create topics, then answer; another client may create the same ones meanwhile."""
         failed: dict[str, TopicsError] = {}
-        quotas, client_id = context.services.quotas, context.client_id or ""
+        charge = partial(
+            context.services.quotas.charge_mutations,
+            context.peer.principal,
+            context.client_id or "",
+        )
         for name in dict.fromkeys(missing):
-            if quotas.charge_mutations(client_id, 0):
+            if charge(0):
                 break
             try:
                 await self._registry.create(
@@ -112,7 +117,7 @@ class _MetadataHandler:
                     configs={},
                     replication=self._config.default_replication_factor,
                 )
-                quotas.charge_mutations(client_id, self._config.num_partitions)
+                charge(self._config.num_partitions)
             except TopicsError as error:
                 failed[name] = error
         entries = [

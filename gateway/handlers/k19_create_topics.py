@@ -57,6 +57,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     results = []
     quota = MutationQuota(
         context.services.quotas,
+        context.peer.principal,
         context.client_id,
         is_strict=context.version >= STRICT_QUOTA_SINCE,
     )

@@ -48,6 +48,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         same.setdefault(key, []).append(state)
     quota = MutationQuota(
         context.services.quotas,
+        context.peer.principal,
         context.client_id,
         is_strict=context.version >= STRICT_QUOTA_SINCE,
     )

@@ -39,6 +39,7 @@ async def handle(
     results = []
     quota = MutationQuota(
         context.services.quotas,
+        context.peer.principal,
         context.client_id,
         is_strict=context.version >= STRICT_QUOTA_SINCE,
     )

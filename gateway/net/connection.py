@@ -273,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
         if not listener.quota_state.is_limiting:
             self._begin(frame, is_owned)
             return
-        self.throttle_time_ms = self.meter.begin(frame)
+        self.throttle_time_ms = self.meter.begin(frame, self.peer.principal)
         self._begin(frame, is_owned)
         self.throttle_time_ms = 0
         self._throttle(self.meter.started(is_put_back=bool(self.state.holds & HOLD_BLOCKED)))

@@ -15,6 +15,7 @@ from kledger.gateway.quotas.client_quotas import BYTES_MAX, ClientQuotas
 from kledger.gateway.served_apis import HANDLERS_BY_KEY
 from kledger.gateway.wire.header import FETCH_KEY, PRODUCE_KEY, REQUEST_HEAD
 from kledger.gateway.wire.throttle import set_throttle_time
+from kledger.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from kledger.runtime.clock import Clock
@@ -33,6 +34,7 @@ class RequestMeter:
         "_client_id",
         "_clock",
         "_key",
+        "_principal",
         "_produced_bytes",
         "_quotas",
         "_version",
@@ -46,13 +48,15 @@ class RequestMeter:
         self.is_open = False
         self._key = self._version = 0
         self._client_id = ""
+        self._principal = ANONYMOUS
         self._began_ms = 0
         self._produced_bytes = 0
         self._admitted_bytes = 0
         self._wait_ms = 0
 
-    def begin(self, frame: memoryview) -> int:
+    def begin(self, frame: memoryview, principal: Principal) -> int:
         """Charge the start of a request; return the throttle time if it is known already, or 0."""
+        self._principal = principal
         self._key, self._version, _, size = REQUEST_HEAD.unpack_from(frame)
         name = frame[REQUEST_HEAD.size : REQUEST_HEAD.size + max(size, 0)]
         self._client_id = str(name, "utf-8", "replace")
@@ -61,7 +65,9 @@ class RequestMeter:
         self._wait_ms = self._admitted_bytes = 0
         if self._key == PRODUCE_KEY:
             self._produced_bytes = len(frame)
-            self._wait_ms = self._quotas.charge_produce(self._client_id, len(frame))
+            self._wait_ms = self._quotas.charge_produce(
+                self._principal, self._client_id, len(frame)
+            )
         return self._wait_ms
 
     def started(self, *, is_put_back: bool) -> int:
@@ -69,7 +75,7 @@ class RequestMeter:
         if self._key != PRODUCE_KEY:
             return 0
         if is_put_back:
-            self._quotas.charge_produce(self._client_id, -self._produced_bytes)
+            self._quotas.charge_produce(self._principal, self._client_id, -self._produced_bytes)
             return 0
         return max(self._wait_ms, self._charge_time())
 
@@ -77,13 +83,17 @@ class RequestMeter:
     def fetch_bytes_max(self) -> int:
         """How many bytes the response to the open fetch may have."""
         is_fetch = self.is_open and self._key == FETCH_KEY
-        return self._quotas.fetch_bytes_max(self._client_id) if is_fetch else BYTES_MAX
+        return (
+            self._quotas.fetch_bytes_max(self._principal, self._client_id)
+            if is_fetch
+            else BYTES_MAX
+        )
 
     def admits_fetched(self, size: int) -> bool:
         """Return whether that many bytes of records may be sent now; if so, they are charged."""
         if not self.is_open or self._key != FETCH_KEY:
             return True
-        self._wait_ms = self._quotas.admit_fetch(self._client_id, size)
+        self._wait_ms = self._quotas.admit_fetch(self._principal, self._client_id, size)
         self._admitted_bytes = 0 if self._wait_ms else size
         return not self._wait_ms
 
@@ -107,7 +117,9 @@ class RequestMeter:
         wait_ms = max(self._wait_ms, self._charge_time() if is_at_once else 0)
         if self._key == FETCH_KEY and not self._wait_ms:
             size = sum(map(len, response)) - self._admitted_bytes
-            wait_ms = max(wait_ms, self._quotas.charge_fetch(self._client_id, size))
+            wait_ms = max(
+                wait_ms, self._quotas.charge_fetch(self._principal, self._client_id, size)
+            )
         if wait_ms:
             stem = HANDLERS_BY_KEY[self._key].module
             cls = import_module(f"kledger.gateway.wire.messages.{stem}").RESPONSE
@@ -116,4 +128,4 @@ class RequestMeter:
 
     def _charge_time(self) -> int:
         used_ms = self._clock.monotonic_ms() - self._began_ms
-        return self._quotas.charge_time(self._client_id, used_ms) if used_ms else 0
+        return self._quotas.charge_time(self._principal, self._client_id, used_ms) if used_ms else 0

@@ -1,7 +1,8 @@
 """Quotas: the quotas of one server, stored and charged.
 
 Rule: a quota takes effect when its row is durable, and after a restart. `quota_state` decides how
-long a client waits. Clients do not authenticate, so all are the same user.
+long a client waits. A client is a principal with a client id; the principal's name is the user of a
+quota (KIP-55), and all clients that did not authenticate are the user ANONYMOUS.
 Must not know: how connections wait, messages.
 """
 
@@ -21,7 +22,7 @@ from kledger.gateway.quotas.quota_state import (
 )
 from kledger.ledger import LedgerStore
 from kledger.runtime.clock import Clock
-from kledger.security.principal import ANONYMOUS
+from kledger.security.principal import Principal
 
 PREFIX = b"gateway/quotas/"
 MS_PER_PERCENT = 10
@@ -52,44 +53,44 @@ class ClientQuotas:
         entity = tuple((kind, of) for kind, of in json.loads(name))
         self.state.apply(entity, self._table.of(name))
 
-    def charge_produce(self, client_id: str, size: int) -> int:
+    def charge_produce(self, principal: Principal, client_id: str, size: int) -> int:
         """Count bytes of a Produce request; return how many milliseconds to wait."""
         now_ms = self._clock.monotonic_ms()
-        return self.state.charge(PRODUCER_BYTE_RATE, ANONYMOUS.name, client_id, size, now_ms)
+        return self.state.charge(PRODUCER_BYTE_RATE, principal.name, client_id, size, now_ms)
 
-    def admit_fetch(self, client_id: str, size: int) -> int:
+    def admit_fetch(self, principal: Principal, client_id: str, size: int) -> int:
         """Count bytes of records before they leave in a Fetch response.
 
         Returns:
             0, or how many milliseconds to wait: then they must not be sent, and are not counted.
         """
         now_ms = self._clock.monotonic_ms()
-        return self.state.admit(CONSUMER_BYTE_RATE, ANONYMOUS.name, client_id, size, now_ms)
+        return self.state.admit(CONSUMER_BYTE_RATE, principal.name, client_id, size, now_ms)
 
-    def charge_fetch(self, client_id: str, size: int) -> int:
+    def charge_fetch(self, principal: Principal, client_id: str, size: int) -> int:
         """Count the other bytes of a Fetch response; return how many milliseconds to wait."""
         now_ms = self._clock.monotonic_ms()
-        return self.state.charge(CONSUMER_BYTE_RATE, ANONYMOUS.name, client_id, size, now_ms)
+        return self.state.charge(CONSUMER_BYTE_RATE, principal.name, client_id, size, now_ms)
 
-    def fetch_bytes_max(self, client_id: str) -> int:
+    def fetch_bytes_max(self, principal: Principal, client_id: str) -> int:
         """Return how many bytes a Fetch response may have so that the quota can admit it."""
-        window = self.state.window_of(CONSUMER_BYTE_RATE, ANONYMOUS.name, client_id)
+        window = self.state.window_of(CONSUMER_BYTE_RATE, principal.name, client_id)
         return BYTES_MAX if window is None else min(int(window), BYTES_MAX)
 
-    def charge_time(self, client_id: str, used_ms: int) -> int:
+    def charge_time(self, principal: Principal, client_id: str, used_ms: int) -> int:
         """Count the processing time of a request; return how many milliseconds to wait.
 
         Whole milliseconds suffice: a short request crosses a millisecond's border as often as it is
         long, so the sum is right. A client waits at most one of the window's samples at a time.
         """
         now_ms, percents = self._clock.monotonic_ms(), used_ms / MS_PER_PERCENT
-        wait_ms = self.state.charge(REQUEST_PERCENTAGE, ANONYMOUS.name, client_id, percents, now_ms)
+        wait_ms = self.state.charge(REQUEST_PERCENTAGE, principal.name, client_id, percents, now_ms)
         return min(wait_ms, self._sample_ms)
 
-    def charge_mutations(self, client_id: str, count: int) -> int:
+    def charge_mutations(self, principal: Principal, client_id: str, count: int) -> int:
         """Count created or deleted partitions; return how many milliseconds to wait."""
         now_ms = self._clock.monotonic_ms()
-        return self.state.charge(CONTROLLER_MUTATION_RATE, ANONYMOUS.name, client_id, count, now_ms)
+        return self.state.charge(CONTROLLER_MUTATION_RATE, principal.name, client_id, count, now_ms)
 
     def admit_connection(self, host: str) -> int:
         """Count a connection of an address.

@@ -9,6 +9,7 @@ import pytest
 from kledger.gateway.net.request_meter import RequestMeter
 from kledger.gateway.quotas.quota_state import CLIENT_ID, Entity
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.security.principal import ANONYMOUS
 from tests.gateway.running import RunningGateway, batch, fetch, produce, running_gateway, until
 from tests.gateway.wire_client import WireClient
 
@@ -170,11 +171,11 @@ async def test_time_is_charged_and_waited_for() -> None:
         meter = RequestMeter(quotas, clock)
         frame = memoryview(client.frame(MetadataRequest(topics=[]), 9))
         for used_ms, expected in ((100, 0), (5, 495), (500, 1_000)):
-            meter.begin(frame)
+            meter.begin(frame, ANONYMOUS)
             clock.advance(used_ms)
             response, wait_ms = meter.answered((bytes(40),), is_at_once=True)
             assert expected == wait_ms == int.from_bytes(bytes(response[0])[9:13], "big")
-        meter.begin(frame)
+        meter.begin(frame, ANONYMOUS)
         clock.advance(10_000)
         assert 0 == meter.answered((bytes(40),), is_at_once=False)[1]
         assert 0 == meter.answered((bytes(40),), is_at_once=True)[1]

@@ -7,6 +7,7 @@ from kledger.gateway.quotas.client_quotas import ClientQuotas
 from kledger.gateway.quotas.quota_state import CLIENT_ID, USER, Entity
 from kledger.ledger import LedgerStore
 from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.security.principal import ANONYMOUS, Principal
 from kledger.topics.errors import TopicStorageFailed
 
 DEFAULT: Entity = ((CLIENT_ID, None), (USER, "ü"))
@@ -44,15 +45,15 @@ async def test_each_use_is_charged_to_its_own_quota() -> None:
     async with LedgerStore.open(None, clock=clock) as store:
         quotas = ClientQuotas(store, clock, GatewayConfig())
         await quotas.put(EVERY_CLIENT, ALL)
-        assert 1_000 == quotas.charge_produce("a", 110)
-        assert 1_000 == quotas.charge_fetch("a", 220)
+        assert 1_000 == quotas.charge_produce(ANONYMOUS, "a", 110)
+        assert 1_000 == quotas.charge_fetch(ANONYMOUS, "a", 220)
         # 2.5 % are 25 ms a second: 250 ms may be used at first.
-        assert 0 == quotas.charge_time("a", 250)
-        assert 400 == quotas.charge_time("a", 10)
-        assert 1_000 == quotas.charge_time("a", 1_000)
-        assert 0 == quotas.charge_produce("b", 100)
-        assert 1_000 == quotas.charge_mutations("a", 12)
-        assert 200 == quotas.fetch_bytes_max("a")
+        assert 0 == quotas.charge_time(ANONYMOUS, "a", 250)
+        assert 400 == quotas.charge_time(ANONYMOUS, "a", 10)
+        assert 1_000 == quotas.charge_time(ANONYMOUS, "a", 1_000)
+        assert 0 == quotas.charge_produce(ANONYMOUS, "b", 100)
+        assert 1_000 == quotas.charge_mutations(ANONYMOUS, "a", 12)
+        assert 200 == quotas.fetch_bytes_max(ANONYMOUS, "a")
 
 
 async def test_windows_are_set_under_kafkas_names() -> None:
@@ -67,9 +68,9 @@ async def test_windows_are_set_under_kafkas_names() -> None:
         quotas = ClientQuotas(store, clock, config)
         await quotas.put(EVERY_CLIENT, ALL)
         await quotas.put((("ip", None),), {"connection_creation_rate": 1.0})
-        assert 1_000 == quotas.charge_produce("a", 50)
-        assert 1_000 == quotas.charge_mutations("a", 7)
-        assert 2_000 == quotas.charge_time("a", 1_000)
+        assert 1_000 == quotas.charge_produce(ANONYMOUS, "a", 50)
+        assert 1_000 == quotas.charge_mutations(ANONYMOUS, "a", 7)
+        assert 2_000 == quotas.charge_time(ANONYMOUS, "a", 1_000)
         assert [0] * 4 + [1_000] == [quotas.admit_connection("::1") for _ in range(5)]
 
 
@@ -78,4 +79,42 @@ async def test_one_sample_is_a_window_too() -> None:
     async with LedgerStore.open(None, clock=clock) as store:
         quotas = ClientQuotas(store, clock, GatewayConfig(quota_window_num=1))
         await quotas.put(EVERY_CLIENT, ALL)
-        assert 0 == quotas.charge_produce("a", 10)
+        assert 0 == quotas.charge_produce(ANONYMOUS, "a", 10)
+
+
+async def test_users_and_anonymous_clients_have_their_own_quotas() -> None:
+    """The quota of a user with a client id counts before the user's, and this before a client's."""
+    clock = ManualClock()
+    rates: dict[Entity, float] = {
+        ((CLIENT_ID, "app"), (USER, "ann")): 10.0,
+        ((USER, "ann"),): 20.0,
+        ((CLIENT_ID, "app"), (USER, None)): 30.0,
+        ((USER, None),): 40.0,
+        ((CLIENT_ID, "app"),): 50.0,
+        ((USER, ANONYMOUS.name),): 60.0,
+    }
+    async with LedgerStore.open(None, clock=clock) as store:
+        quotas = ClientQuotas(store, clock, GatewayConfig())
+        for entity, rate in rates.items():
+            await quotas.put(entity, {"consumer_byte_rate": rate})
+        clients = [
+            (Principal("ann"), "app"),
+            (Principal("ann"), "other"),
+            (Principal("bob"), "app"),
+            (Principal("bob"), "other"),
+            (ANONYMOUS, "app"),
+        ]
+        assert [100, 200, 300, 400, 600] == [quotas.fetch_bytes_max(*each) for each in clients]
+
+
+async def test_what_one_user_uses_is_not_counted_for_another() -> None:
+    clock = ManualClock()
+    async with LedgerStore.open(None, clock=clock) as store:
+        quotas = ClientQuotas(store, clock, GatewayConfig())
+        await quotas.put(((USER, None),), ALL)
+        ann, bob = Principal("ann"), Principal("bob")
+        assert 1_000 == quotas.charge_produce(ann, "app", 110)
+        assert 0 == quotas.charge_produce(bob, "app", 100)
+        assert 2_000 == quotas.charge_produce(ann, "other", 10)
+        assert 1_000 == quotas.charge_mutations(ann, "app", 12)
+        assert 0 == quotas.charge_mutations(bob, "app", 11)
