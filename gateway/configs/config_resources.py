@@ -21,17 +21,17 @@ from kledger.gateway.configs.config_entries import (
 from kledger.gateway.configs.dynamic_settings import DynamicSettings
 from kledger.gateway.configs.group_keys import GROUP_KEYS
 from kledger.gateway.configs.group_settings import GroupSettings
-from kledger.gateway.configs.resource_requests import RequestedResource, ResourceType
+from kledger.gateway.configs.resource_requests import ConfigResourceType, RequestedResource
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
 from kledger.topics import CONFIG_KEYS, ConfigType, InvalidConfig, Topic, TopicRegistry
 from kledger.topics.config.config_keys import ConfigKey
 
 CONFIGURABLE: Final = (
-    ResourceType.TOPIC,
-    ResourceType.BROKER,
-    ResourceType.CLIENT_METRICS,
-    ResourceType.GROUP,
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.CLIENT_METRICS,
+    ConfigResourceType.GROUP,
 )
 """The types that have settings."""
 Entries = Iterable[DescribeConfigsResourceResult]
@@ -92,14 +92,14 @@ class ConfigResources:
         """
         name = resource.resource_name
         match resource.resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 topic = find_topic(self._registry, name)
                 return TopicConfigResource(self._registry, self._broker_settings, topic)
-            case ResourceType.BROKER:
+            case ConfigResourceType.BROKER:
                 return BrokerConfigResource(self._broker_settings, name)
-            case ResourceType.CLIENT_METRICS:
+            case ConfigResourceType.CLIENT_METRICS:
                 return ClientMetricsConfigResource(self._client_metrics, name)
-            case ResourceType.GROUP:
+            case ConfigResourceType.GROUP:
                 return GroupConfigResource(self._group_settings, name)
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -114,21 +114,21 @@ class ConfigResources:
             ApiError: it has no configuration here that can be altered.
             TopicsError: there is no such topic.
         """
-        if resource.resource_type == ResourceType.TOPIC and resource.resource_name == "":
+        if resource.resource_type == ConfigResourceType.TOPIC and resource.resource_name == "":
             raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         return self.find(resource)
 
-    def names(self) -> dict[ResourceType, list[str]]:
+    def names(self) -> dict[ConfigResourceType, list[str]]:
         """Return the names of all resources that have a configuration, by type.
 
         Of groups and subscriptions, only those with settings of their own; all others have the
         defaults, whether they exist or not.
         """
         return {
-            ResourceType.TOPIC: [topic.name for topic in self._registry.all()],
-            ResourceType.BROKER: [self._broker_settings.node],
-            ResourceType.CLIENT_METRICS: list(self._client_metrics.subscriptions()),
-            ResourceType.GROUP: list(self._group_settings.all),
+            ConfigResourceType.TOPIC: [topic.name for topic in self._registry.all()],
+            ConfigResourceType.BROKER: [self._broker_settings.node],
+            ConfigResourceType.CLIENT_METRICS: list(self._client_metrics.subscriptions()),
+            ConfigResourceType.GROUP: list(self._group_settings.all),
         }
 
 

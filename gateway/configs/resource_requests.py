@@ -15,7 +15,7 @@ from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.topics import TopicsError
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """Kafka's codes of the resources that have a configuration."""
 
     TOPIC = 2

@@ -9,7 +9,7 @@ Version notes:
 - v0 lists client metrics alone.
 """
 
-from kledger.gateway.configs.resource_requests import ResourceType
+from kledger.gateway.configs.resource_requests import ConfigResourceType
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k74_list_config_resources import (
@@ -27,10 +27,10 @@ def handle(
     context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """List the resources that have a configuration."""
-    wanted = set(request.resource_types) or set(ResourceType)
+    wanted = set(request.resource_types) or set(ConfigResourceType)
     if context.version == 0:
-        wanted = {ResourceType.CLIENT_METRICS}
-    if not wanted <= set(ResourceType):
+        wanted = {ConfigResourceType.CLIENT_METRICS}
+    if not wanted <= set(ConfigResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
