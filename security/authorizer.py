@@ -1,0 +1,209 @@
+"""Authorizer: whether a principal may perform an operation on a resource.
+
+Rule: super users may do everything; for all others the rules of `acl_state` decide. Rules are
+durable rows, and hold as soon as a change is answered. `version` rises with every change: what was
+decided before it is void, here and in every cache that is keyed by it.
+Must not know: API keys, connections, what a refusal is answered with.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kledger.ledger import LedgerStore
+from kledger.ledger.record_table import RecordChange, RecordTable, submit_together
+from kledger.runtime.listeners import Listeners
+from kledger.security.acl_rows import ACL_ROWS, RuleCreation
+from kledger.security.acl_state import (
+    ANY_NAME_PROBE,
+    OPERATIONS,
+    AclFilter,
+    AclRule,
+    AclState,
+    Decision,
+    Operation,
+    ResourceType,
+)
+from kledger.security.principal import Principal, parse_principal
+
+if TYPE_CHECKING:
+    from kledger.runtime.clock import Clock
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The class name in Kafka's settings that switches rules on."""
+RULES_MAX: Final = 100_000
+DECISIONS_MAX: Final = 65_536
+"""Decisions that are cached, some hundred bytes each; one more clears the cache."""
+
+
+class TooManyRules(Exception):
+    """Nothing was created: there would be more than `RULES_MAX` rules."""
+
+
+def parse_super_users(text: str) -> frozenset[Principal]:
+    """Return the principals of the setting super.users, separated by semicolons.
+
+    Raises:
+        ValueError: one of them is no principal.
+    """
+    return frozenset(parse_principal(each.strip()) for each in text.split(";") if each.strip())
+
+
+class Authorizer:
+    """The access rules of one store.
+
+    Attributes:
+        version: of the rules; a higher one after every change.
+        changed: listeners, called when a change holds; one that is called must compare what it
+            knows, as also a change that failed ends with a call.
+    """
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        clock: "Clock",
+        *,
+        super_users: Iterable[Principal] = (),
+        allows_without_rules: bool = False,
+    ) -> None:
+        """Load the rules.
+
+        Args:
+            store: keeps the rules.
+            clock: for the time of their creation.
+            super_users: principals that may do everything.
+            allows_without_rules: everybody may use a resource that no rule names.
+
+        Raises:
+            UnreadableRow: a stored rule cannot be read.
+        """
+        self.version = 0
+        self.changed = Listeners(store.containment)
+        self._clock = clock
+        self._super_users = frozenset(super_users)
+        self._allows_without_rules = allows_without_rules
+        self._state = AclState()
+        self._decisions: dict[tuple[Principal, str, int, str], bool] = {}
+        self._changing = asyncio.Lock()
+        self._table = RecordTable(store, ACL_ROWS, self._replayed)
+        self._table.load()
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+    # Decisions.
+
+    def authorize(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> bool:
+        """Return whether a principal may perform an operation on one resource.
+
+        Args:
+            principal: the user of the connection.
+            host: the client's address as text.
+            operation: one that resources of the type have.
+            resource_type: of the resource.
+            name: of the resource; of a topic, its resolved name.
+        """
+        # An enumeration's own hash is slow, that of an integer is not.
+        key = principal, host, operation << 8 | resource_type, name
+        is_allowed = self._decisions.get(key)
+        if is_allowed is None:
+            is_allowed = self._decide(principal, host, operation, resource_type, name)
+            if len(self._decisions) >= DECISIONS_MAX:
+                self._decisions.clear()
+            self._decisions[key] = is_allowed
+        return is_allowed
+
+    def _decide(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> bool:
+        if principal in self._super_users:
+            return True
+        decision = self._state.decide(str(principal), host, operation, resource_type, name)
+        if decision is Decision.NO_RULES:
+            return self._allows_without_rules
+        return decision is Decision.ALLOWED
+
+    def authorize_any(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Return whether a principal may perform an operation on some resource of a type."""
+        return self.authorize(
+            principal, host, operation, resource_type, ANY_NAME_PROBE
+        ) or self._state.allows_any(str(principal), host, operation, resource_type)
+
+    def authorized_operations(
+        self, principal: Principal, host: str, resource_type: ResourceType, name: str
+    ) -> int:
+        """Return the bit field of what a principal may do with a resource (KIP-430)."""
+        return sum(
+            1 << operation
+            for operation in OPERATIONS[resource_type]
+            if self.authorize(principal, host, operation, resource_type, name)
+        )
+
+    # Rules.
+
+    def find(self, asked: AclFilter) -> list[AclRule]:
+        """Return the rules that match a filter."""
+        return self._state.find(asked)
+
+    async def create(self, rules: Iterable[AclRule]) -> None:
+        """Create rules, all or none; those that exist stay as they are.
+
+        Args:
+            rules: each passed `check_rule`.
+
+        Raises:
+            TooManyRules: nothing has changed.
+            LedgerError: nothing has changed.
+        """
+        async with self._changing:
+            new = [rule for rule in dict.fromkeys(rules) if rule not in self._state]
+            if len(self._state) + len(new) > RULES_MAX:
+                raise TooManyRules(
+                    f"expected at most {RULES_MAX} access rules, got {len(new)} new ones beside "
+                    f"{len(self._state)}"
+                )
+            creation = RuleCreation(self._clock.now_ms())
+            await self._write([self._table.change(rule, creation) for rule in new])
+
+    async def delete(self, filters: Sequence[AclFilter]) -> list[list[AclRule]]:
+        """Delete the rules that match one of the filters; return them for each filter.
+
+        Raises:
+            LedgerError: nothing has changed.
+        """
+        async with self._changing:
+            found = [self.find(each) for each in filters]
+            deleted = dict.fromkeys(rule for rules in found for rule in rules)
+            await self._write([self._table.change(rule, None) for rule in deleted])
+        return found
+
+    async def _write(self, changes: Sequence[RecordChange]) -> None:
+        if not changes:
+            return
+        error = await submit_together(changes)
+        self.changed.notify()
+        if error is not None:
+            raise error
+
+    def _replayed(self, rule: AclRule) -> None:
+        """Let a rule hold, or be gone, and void what was decided."""
+        if self._table.get(rule) is None:
+            self._state.remove(rule)
+        else:
+            self._state.add(rule)
+        self.version += 1
+        self._decisions.clear()
