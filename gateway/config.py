@@ -27,6 +27,18 @@ class GatewayConfig:
     advertised_port: int = 0
     """0: the port of the listener."""
 
+    # Access rules.
+    authorizer_class_name: Literal[
+        "", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    ] = ""
+    """The name of Kafka's authorizer: access rules (ACLs) decide what each user may do. Empty:
+    every client may do everything."""
+    super_users: str = ""
+    """Users who may do everything, whatever the access rules say: `User:name`, separated by
+    semicolons."""
+    allow_everyone_if_no_acl_found: bool = False
+    """Whether everybody may use a resource that no access rule names."""
+
     # Topics and messages.
     num_partitions: int = 1
     default_replication_factor: int = 1

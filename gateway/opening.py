@@ -27,6 +27,7 @@ from kledger.runtime.entropy import Entropy
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
+from kledger.security.authorizer import STANDARD_AUTHORIZER, Authorizer, parse_super_users
 from kledger.security.users import Users
 from kledger.topics import TopicRegistry
 
@@ -42,7 +43,7 @@ def open_services(
     entropy: Entropy,
     metrics: Metrics | None = None,
 ) -> Services:
-    """Load groups, offsets and transactions, and begin to serve them."""
+    """Load groups, offsets, transactions and access rules, and begin to serve them."""
     group_config = GroupConfig.from_gateway(config)
     group_settings = GroupSettings(store, config, group_config)
     groups = GroupCoordinator.open(
@@ -95,6 +96,24 @@ def open_services(
         timers=timers,
         supervisor=supervisor,
         store=store,
+        authorizer=_open_authorizer(store, config, clock),
         entropy=entropy,
         metrics=metrics or Metrics(),
+    )
+
+
+def _open_authorizer(store: LedgerStore, config: GatewayConfig, clock: Clock) -> Authorizer | None:
+    """Load the access rules, if the settings switch them on; any other class is refused."""
+    if not config.authorizer_class_name:
+        return None
+    if config.authorizer_class_name != STANDARD_AUTHORIZER:
+        raise ValueError(
+            f"authorizer.class.name: expected {STANDARD_AUTHORIZER} or nothing, got "
+            f"{config.authorizer_class_name!r}"
+        )
+    return Authorizer(
+        store,
+        clock,
+        super_users=parse_super_users(config.super_users),
+        allows_without_rules=config.allow_everyone_if_no_acl_found,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kledger.gateway.wire.uuid_text import uuid_text
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.metrics import Metrics
+from kledger.security.audit import AuditLog
 
 if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kledger.runtime.clock import Clock
     from kledger.runtime.tasks import Supervisor
     from kledger.runtime.timers import Timers
+    from kledger.security.authorizer import Authorizer
     from kledger.security.users import Users
     from kledger.topics.registry import TopicRegistry
 
@@ -36,7 +38,12 @@ CLUSTER_ID_KEY = b"gateway/cluster_id"
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """The collaborators of all handlers of one server."""
+    """The collaborators of all handlers of one server.
+
+    Attributes:
+        authorizer: decides what clients may do; None: every client may do everything.
+        audit: logs what clients were refused, and what they changed.
+    """
 
     registry: "TopicRegistry"
     groups: "GroupCoordinator"
@@ -54,8 +61,19 @@ class Services:
     timers: "Timers"
     supervisor: "Supervisor"
     store: "LedgerStore"
+    authorizer: "Authorizer | None" = None
+    audit: AuditLog = field(init=False)
     entropy: Entropy = field(default_factory=SystemEntropy)
     metrics: Metrics = field(default_factory=Metrics)
+
+    def __post_init__(self) -> None:
+        """Begin the audit log."""
+        self.audit = AuditLog(self.clock)
+
+    @property
+    def rules_version(self) -> int:
+        """The version of the access rules; always 0 without an authorizer."""
+        return 0 if self.authorizer is None else self.authorizer.version
 
     @property
     def log_dir(self) -> str:

@@ -16,6 +16,7 @@ from kledger.gateway.configs.address_limits import parse_overrides
 from kledger.kubernetes_variables import is_kubernetes_variable
 from kledger.ledger import InvalidArgument, StoreConfig
 from kledger.native.config import NativeConfig
+from kledger.security.authorizer import parse_super_users
 from kledger.setting_names import translate
 from kledger.setting_values import (
     INT32_MAX,
@@ -237,6 +238,10 @@ def _checked(settings: Settings) -> Settings:
         parse_overrides(kafka.max_connections_per_ip_overrides)
     except ValueError as error:
         raise SettingError(f"max.connections.per.ip.overrides: {error}") from None
+    try:
+        parse_super_users(kafka.super_users)
+    except ValueError as error:
+        raise SettingError(f"super.users: {error}") from None
     return settings
 
 

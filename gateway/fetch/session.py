@@ -5,12 +5,13 @@ log has changed, and those with records that were not fetched yet. All others on
 which is called once; so a quiet partition costs nothing, however many there are, and neither does
 the session of a disconnected client. A request changes nothing before it is known to be served,
 because one that waits for a log to be opened is started again. Ids are random, so that none is
-taken for one of before a restart. Above the limit of partitions in all sessions, no new one begins,
-and one that grew ends: its client then names all partitions in each request.
+taken for one of before a restart; a session is its user's alone. Above the limit of partitions in
+all sessions, no new one begins, and one that grew ends: its client then names all partitions in
+each request.
 Must not know: how requests are parsed. `session_state` decides which sessions exist.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from kledger.gateway.fetch.session_state import (
@@ -40,6 +41,7 @@ from kledger.gateway.wire.fetch_codec import (
 if TYPE_CHECKING:
     from kledger.gateway.net.ports import ResponsePort
     from kledger.gateway.services import Services
+    from kledger.security.principal import Principal
     from kledger.topics import PartitionLog
 
 PartitionKey = tuple[bytes, int]
@@ -90,9 +92,19 @@ class SessionPartition(FetchedPartition):
 class FetchSession(FetchSessionEntry):
     """The partitions that one client fetches again and again."""
 
-    __slots__ = ("_partitions", "is_ended", "missing_partition_code", "ready", "slot")
+    __slots__ = (
+        "_partitions",
+        "is_ended",
+        "missing_partition_code",
+        "principal",
+        "ready",
+        "rules_version",
+        "slot",
+    )
 
-    def __init__(self, session_id: int, *, has_topic_ids: bool, now_ms: int) -> None:
+    def __init__(
+        self, session_id: int, *, has_topic_ids: bool, now_ms: int, principal: "Principal"
+    ) -> None:
         super().__init__(session_id, has_topic_ids=has_topic_ids, now_ms=now_ms)
         self.missing_partition_code = missing_partition_code(has_topic_ids=has_topic_ids)
         self._partitions: dict[PartitionKey, SessionPartition] = {}
@@ -101,6 +113,10 @@ class FetchSession(FetchSessionEntry):
         self.slot: SessionFetchSlot | None = None
         """The fetch that waits."""
         self.is_ended = False
+        self.principal = principal
+        """Its user."""
+        self.rules_version = 0
+        """Of the access rules by which its partitions were found."""
 
     unit_kind = "fetch session"
 
@@ -151,6 +167,10 @@ class FetchSession(FetchSessionEntry):
         if one is not None:
             one.stop_listening()
             self.ready.pop(one, None)
+
+    def partitions(self) -> "Collection[SessionPartition]":
+        """Return all partitions."""
+        return self._partitions.values()
 
     def partitions_without_log(self) -> list[SessionPartition]:
         """Return the ready partitions whose topic must be looked up again."""
@@ -223,9 +243,13 @@ class SessionFetchSlot(FetchSlot):
         if session.slot is not None:
             session.slot.finish()  # its connection is closed: no client sends two at a time
         session.slot = self
+        self._listen_to_rules()
         for one in list(session.ready):
             session.update_readiness(one)
             one.listen()
+
+    def _waited_for(self) -> "Collection[FetchedPartition]":
+        return tuple(self._session.partitions())
 
     def _stop_listening(self) -> None:
         super()._stop_listening()
@@ -242,7 +266,8 @@ class SessionFetchSlot(FetchSlot):
 
     def _send(self, results: list[FetchResult]) -> None:
         session, cached = self._session, []
-        for one, result in zip(self.wanted, self._within_quota(results), strict=True):
+        results = self._within_quota(self._still_allowed(results))
+        for one, result in zip(self.wanted, results, strict=True):
             assert isinstance(one, SessionPartition)
             _, _, error_code, high_watermark, _, log_start_offset, _, _, size = result
             has_changed = one.cached.has_changed(high_watermark, log_start_offset)
@@ -269,11 +294,11 @@ class FetchManager:
         return len(self._cache)
 
     def find_continued(
-        self, request: ParsedFetchRequest, *, has_topic_ids: bool
+        self, request: ParsedFetchRequest, principal: "Principal", *, has_topic_ids: bool
     ) -> tuple[FetchSession | None, int]:
         """Return the session that a request continues, or None and the error code."""
         session = self._cache.get(request.session_id)
-        if session is None:
+        if session is None or session.principal != principal:
             return None, FETCH_SESSION_ID_NOT_FOUND
         error = session.continuation_error(request.session_epoch, has_topic_ids=has_topic_ids)
         return (None, error) if error else (session, NONE)
@@ -289,11 +314,13 @@ class FetchManager:
         self,
         request: ParsedFetchRequest,
         wanted: Sequence[tuple[FetchPartition, LogLookup]],
+        principal: "Principal",
         *,
         has_topic_ids: bool,
     ) -> FetchSession | None:
         """Begin a session for a request that names all its partitions; None: it gets none."""
-        if request.session_id:
+        replaced = self._cache.get(request.session_id)
+        if replaced is not None and replaced.principal == principal:
             self.end(request.session_id)
         if request.session_epoch != INITIAL_EPOCH:
             return None
@@ -307,7 +334,10 @@ class FetchManager:
             return None  # the limit is 0
         if self._partition_count + len(wanted) > PARTITIONS_MAX:
             return None
-        session = FetchSession(self._new_id(), has_topic_ids=has_topic_ids, now_ms=now_ms)
+        session = FetchSession(
+            self._new_id(), has_topic_ids=has_topic_ids, now_ms=now_ms, principal=principal
+        )
+        session.rules_version = self._services.rules_version
         self._cache.add(session)
         _add_partitions(session, wanted)
         self._partition_count += session.partition_count
@@ -326,12 +356,14 @@ class FetchManager:
             session: from `find_continued`.
             request: names the partitions to remove.
             wanted: the partitions that are new or have other numbers.
-            refound: partitions that had no log, looked up again.
+            refound: partitions that had no log, or all after a change of rules, looked up again.
         """
+        session.rules_version = self._services.rules_version
         before = session.partition_count
         self._cache.advance(session, self._services.clock.monotonic_ms())
         for one, found in refound:
             one.find(*found)
+            session.ready[one] = None  # it listens no more
         _add_partitions(session, wanted)
         for key in request.forgotten:
             session.forget(key)

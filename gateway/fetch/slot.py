@@ -2,7 +2,8 @@
 
 Rule: while it waits, it is a listener of its logs and one timer, no task. Changes are counted at
 once, but the response is made at the end of the tick, so that it has everything that became durable
-together. `fetch_plan` decides whether to wait and how much to read.
+together. `fetch_plan` decides whether to wait and how much to read. With an authorizer it listens
+to its rules, too: a partition that the client may no longer read ends the wait without records.
 Must not know: how requests are parsed, topics.
 """
 
@@ -17,6 +18,7 @@ from kledger.gateway.fetch.fetch_plan import (
     offset_error,
 )
 from kledger.gateway.net.connection_state import ResponseSlot
+from kledger.gateway.request_context import is_authorized
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.fetch_codec import (
     TOPIC_ID_SINCE,
@@ -28,9 +30,10 @@ from kledger.gateway.wire.fetch_codec import (
 )
 from kledger.gateway.wire.header import response_prefix
 from kledger.gateway.wire.primitives import Buffer
+from kledger.security.acl_state import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from kledger.gateway.net.ports import ResponsePort
     from kledger.gateway.services import Services
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 FETCH = 1
 READ_COMMITTED = 1
+TOPIC_AUTHORIZATION_FAILED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 UNKNOWN_TOPIC_ID = int(ErrorCode.UNKNOWN_TOPIC_ID)
 UNKNOWN_TOPIC_OR_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 LogLookup = tuple["PartitionLog | None", int]
@@ -184,6 +188,7 @@ class FetchSlot(ResponseSlot):
         "_port",
         "_registry_epoch",
         "_request",
+        "_rules_version",
         "_services",
         "_timer",
         "_version",
@@ -212,6 +217,7 @@ class FetchSlot(ResponseSlot):
         self._is_committed = request.isolation_level == READ_COMMITTED
         self._correlation_id = 0
         self._registry_epoch = services.registry.epoch
+        self._rules_version = services.rules_version
         self._wait = FetchWait(
             max_wait_ms=request.max_wait_ms,
             bytes_min=request.min_bytes,
@@ -272,9 +278,50 @@ class FetchSlot(ResponseSlot):
     def _add_listeners(self) -> None:
         """Listen to all logs."""
         self._is_listening = True
+        self._listen_to_rules()
         for one in self.wanted:
             assert one.log is not None
             one.log.add_listener(one, self._port)
+
+    # Rights.
+
+    def _listen_to_rules(self) -> None:
+        authorizer = self._services.authorizer
+        if authorizer is not None:
+            authorizer.changed.add(self._rules_changed, self._port)
+
+    def _rules_changed(self) -> None:
+        """Stop waiting if the client may no longer read a partition."""
+        if self._timer is None:
+            self._is_changed = True  # Between two requests: the next one is checked anew.
+            return
+        self._rules_version = self._services.rules_version
+        for one in self._waited_for():
+            if not self._may_read(one):
+                one.error_code = TOPIC_AUTHORIZATION_FAILED
+                one.fetch.partition_changed(one)
+
+    def _waited_for(self) -> "Collection[FetchedPartition]":
+        """Return the partitions whose changes it waits for."""
+        return self.wanted
+
+    def _may_read(self, one: FetchedPartition) -> bool:
+        log = one.log
+        return log is None or is_authorized(
+            self._services, self._port.peer, Operation.READ, ResourceType.TOPIC, log.topic
+        )
+
+    def _still_allowed(self, results: list[FetchResult]) -> list[FetchResult]:
+        """Replace results that the client may not see any more: rules changed during the read."""
+        if self._rules_version == self._services.rules_version:
+            return results
+        allowed = []
+        for one, result in zip(self.wanted, results, strict=True):
+            if not self._may_read(one):
+                one.error_code = TOPIC_AUTHORIZATION_FAILED
+            lost = one.error_code == TOPIC_AUTHORIZATION_FAILED
+            allowed.append(one.result(None, is_committed=self._is_committed) if lost else result)
+        return allowed
 
     def matches(self, version: int, body: bytes) -> bool:
         """Return whether a request equals this one, and no log has changed since."""
@@ -353,6 +400,8 @@ class FetchSlot(ResponseSlot):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if (authorizer := self._services.authorizer) is not None:
+            authorizer.changed.remove(self._rules_changed)
         if self._is_listening:
             self._is_listening = False
             for one in self.wanted:
@@ -419,7 +468,7 @@ class FetchSlot(ResponseSlot):
         return [without_records(result) for result in results]
 
     def _send(self, results: list[FetchResult]) -> None:
-        results = self._within_quota(results)
+        results = self._within_quota(self._still_allowed(results))
         # Breaks the cycle of fetch and partitions, or only the garbage collector would free them.
         self.wanted.clear()
         self._respond(fetch_response_frame(self._correlation_id, self._version, results))

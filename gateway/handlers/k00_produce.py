@@ -5,6 +5,8 @@ Behaviour:
   responses keep the order of requests. Every partition is answered for itself.
 - acks 0 gets no response; an error under it closes the connection, which is all a client can see.
   acks other than -1, 0 and 1 is INVALID_REQUIRED_ACKS for every partition.
+- The client must be allowed to write to each topic, and to the transactional id of transactional
+  batches; what it may not write to is refused whether it exists or not.
 - Unknown topics are not created here: UNKNOWN_TOPIC_OR_PARTITION. Names of Kafka's internal topics
   are INVALID_TOPIC_EXCEPTION.
 - Null records are INVALID_RECORD (Kafka 4.3 never answers them).
@@ -29,6 +31,7 @@ from kledger.gateway.metadata.partition_lookup import (
     TopicLookup,
     UnopenedPartition,
 )
+from kledger.gateway.produce.produce_rights import ProduceRights
 from kledger.gateway.produce.request import ProduceAppends, ProduceRouteCache, ProduceSlot
 from kledger.gateway.produce.transaction_verification import (
     TransactionVerification,
@@ -48,6 +51,7 @@ from kledger.topics.topic_names import is_internal, resolve_name
 
 if TYPE_CHECKING:
     from kledger.gateway.net.ports import ResponsePort
+    from kledger.gateway.request_context import Peer
     from kledger.gateway.services import Services
 
 KEY = 0
@@ -70,8 +74,9 @@ class ProduceHandler:
 
     def __init__(self, services: "Services") -> None:
         self._lookup = TopicLookup(services.registry)
-        self._routes = ProduceRouteCache(services.registry)
+        self._routes = ProduceRouteCache(services.registry, services.authorizer)
         self._transactions = TransactionVerification(services.transactions)
+        self._rights = ProduceRights(services, self._lookup)
         self._opener = PartitionOpener()
         self._append = ProduceAppends(services.store.compute_pool).append
 
@@ -87,7 +92,7 @@ class ProduceHandler:
     ) -> Coroutine[Any, Any, None] | None:
         """Append every batch of the request, or return what must be awaited first."""
         single = find_single_batch(frame, version, body_start)
-        route = self._routes.find(version, single)
+        route = self._routes.find(version, single, port.peer)
         records: Records
         found: Sequence[LogOrError]
         verified: Container[int] = ()
@@ -96,36 +101,40 @@ class ProduceHandler:
             records = single[1:]
         else:
             request, records = parse_produce_request(frame, version, body_start)
-            admitted = self._admit(request, records, version)
+            admitted = self._admit(request, records, version, port.peer)
             if not isinstance(admitted, tuple):
                 return admitted
             found, verified = admitted
             if version >= ZSTD_SINCE:
-                self._routes.remember(version, single, request, found)
+                self._routes.remember(version, single, request, found, port.peer)
         slot = ProduceSlot(port, version, correlation_id, request)
         return self._append(slot, frame, records, found, verified, is_owned=is_owned)
 
     def _admit(
-        self, request: ParsedProduceRequest, records: Records, version: int
+        self, request: ParsedProduceRequest, records: Records, version: int, peer: "Peer"
     ) -> tuple[list[LogOrError], Container[int]] | Coroutine[Any, Any, None]:
         """Return the logs and the verified positions of the batches, or what to await first."""
-        found = self._find_logs(request, records, version)
+        if has_transactional_batch(records) and not self._rights.may_write_transactions(
+            peer, request.transactional_id
+        ):
+            refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return [refused] * len(request.partitions), ()
+        found = self._find_logs(request, records, version, peer)
         if not isinstance(found, list):
             return found
         if request.transactional_id is not None:
             verified = self._verify(request, records, found, version)
             return (found, verified) if isinstance(verified, set) else verified
-        if has_transactional_batch(records):
-            found = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(found)
         return found, ()
 
     def _find_logs(
-        self, request: ParsedProduceRequest, records: Records, version: int
+        self, request: ParsedProduceRequest, records: Records, version: int, peer: "Peer"
     ) -> list[LogOrError] | Coroutine[Any, Any, None]:
         """Return the logs of the batches, or what must be awaited first; see `start`."""
         missing: list[UnopenedPartition] = []
         found = [
-            self._find(key, records[position], request.acks, version, missing)
+            self._rights.topic_refusal(peer, key[0], version)
+            or self._find(key, records[position], request.acks, version, missing)
             for position, key in enumerate(request.partitions)
         ]
         if missing:

@@ -9,6 +9,9 @@ Behaviour:
 - Stored bytes are sent as they are. Records are never null: clients fail on it.
 - Sessions (KIP-227): requests have what the client changes, responses what is new; an idle fetch of
   a session costs nothing per partition. `gateway.fetch.session` decides which requests continue.
+- The client must be allowed to read each topic, when a request begins and as long as it waits; a
+  follower (up to version 14), to act for the cluster. A partition that it may not read is
+  TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
 - An offset beyond the end or before the start is OFFSET_OUT_OF_RANGE, with -1 for all offsets. An
   isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
 - Aborted transactions are null for read_uncommitted, a list for read_committed.
@@ -25,18 +28,25 @@ from typing import TYPE_CHECKING, Any
 from kledger.gateway.fetch.fetch_plan import ISOLATION_LEVELS, NONE
 from kledger.gateway.fetch.session import FetchManager, SessionFetchSlot, SessionPartition
 from kledger.gateway.fetch.session_state import FINAL_EPOCH, INITIAL_EPOCH
-from kledger.gateway.fetch.slot import FetchSlot, LogLookup, missing_partition_code
+from kledger.gateway.fetch.slot import (
+    TOPIC_AUTHORIZATION_FAILED,
+    FetchSlot,
+    LogLookup,
+    missing_partition_code,
+)
 from kledger.gateway.metadata.partition_lookup import (
     PartitionOpener,
     TopicLookup,
     UnopenedPartition,
 )
+from kledger.gateway.request_context import Peer, is_authorized
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.fetch_codec import (
     TOPIC_ID_SINCE,
     fetch_response_frame,
     parse_fetch_request,
 )
+from kledger.security.acl_state import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from kledger.gateway.net.ports import ResponsePort
@@ -86,23 +96,32 @@ class FetchHandler:
         has_ids = version >= TOPIC_ID_SINCE
         session, refound, missing = None, list[RefoundPartition](), list[UnopenedPartition]()
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-            session, refused = self._manager.find_continued(request, has_topic_ids=has_ids)
+            session, refused = self._manager.find_continued(
+                request, port.peer.principal, has_topic_ids=has_ids
+            )
             if session is None:
                 port.respond(fetch_response_frame(correlation_id, version, (), error_code=refused))
                 return None
-            for one in session.partitions_without_log():
-                refound.append((one, self._find(one.key, one.index, missing, has_ids=has_ids)))
+            has_same_rules = session.rules_version == self._services.rules_version
+            for one in session.partitions_without_log() if has_same_rules else session.partitions():
+                found = self._find(port.peer, one.key, one.index, missing, has_ids=has_ids)
+                refound.append((one, found))
         wanted = [
-            (each, self._find(each[0], each[1], missing, has_ids=has_ids))
+            (each, self._find(port.peer, each[0], each[1], missing, has_ids=has_ids))
             for each in request.partitions
         ]
+        if request.replica_id >= 0 and not self._is_broker(port.peer):
+            wanted = [(each, (None, TOPIC_AUTHORIZATION_FAILED)) for each, _ in wanted]
+            missing.clear()
         if missing:
             return self._opener.open(missing)
         self._opener.forget_failures()
         if session is not None:
             self._manager.update(session, request, wanted, refound)
         else:
-            session = self._manager.begin(request, wanted, has_topic_ids=has_ids)
+            session = self._manager.begin(
+                request, wanted, port.peer.principal, has_topic_ids=has_ids
+            )
         if session is not None and request.isolation_level in ISOLATION_LEVELS:
             fetch: FetchSlot = SessionFetchSlot(self._services, port, version, request, session)
         else:
@@ -113,11 +132,26 @@ class FetchHandler:
         fetch.begin(correlation_id)
         return None
 
+    def _is_broker(self, peer: Peer) -> bool:
+        return is_authorized(
+            self._services, peer, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+
     def _find(
-        self, key: bytes, index: int, missing: list[UnopenedPartition], *, has_ids: bool
+        self,
+        peer: Peer,
+        key: bytes,
+        index: int,
+        missing: list[UnopenedPartition],
+        *,
+        has_ids: bool,
     ) -> LogLookup:
         """Return the log of a partition or its error code, or add it to `missing`."""
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
+        if self._services.authorizer is not None and (topic is not None or not has_ids):
+            name = key.decode("utf-8", "replace") if topic is None else topic.name
+            if not is_authorized(self._services, peer, Operation.READ, ResourceType.TOPIC, name):
+                return None, TOPIC_AUTHORIZATION_FAILED
         if topic is None:
             return None, missing_partition_code(has_topic_ids=has_ids)
         log = topic.partition(index)

@@ -7,6 +7,7 @@ Behaviour:
   if there is none. -3: a record with the greatest timestamp.
 - -4: the first offset with a primary copy; -5: the last one in the tier, -1 without an error if
   there is none; -6: the first that is not in the tier, -1 without remote.storage.enable.
+- A topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
 - A repeated partition is INVALID_REQUEST each time; an isolation level that does not exist is
   UNKNOWN_SERVER_ERROR, as in Kafka.
 
@@ -32,6 +33,7 @@ from kledger.gateway.wire.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.topics import PartitionLog, Topic, TopicsError
 
 KEY = 2
@@ -65,12 +67,15 @@ def handle(
     )
     is_complete = True
     for asked in request.topics:
-        topic = context.services.registry.get(asked.name)
+        refused = context.refusal(Operation.DESCRIBE, ResourceType.TOPIC, asked.name)
+        topic = None if refused else context.services.registry.get(asked.name)
         answers = []
         for one in asked.partitions:
             answer = ListOffsetsPartitionResponse(partition_index=one.partition_index)
             answers.append(answer)
-            if seen[asked.name, one.partition_index] > 1:
+            if refused:
+                answer.error_code = refused
+            elif seen[asked.name, one.partition_index] > 1:
                 answer.error_code = ErrorCode.INVALID_REQUEST
             elif not _answer_from_memory(context.version, request, topic, one, answer):
                 is_complete = False

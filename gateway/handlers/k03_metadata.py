@@ -8,9 +8,12 @@ Behaviour:
   its `controller_mutation_rate` no topic is created.
 - A bad name is INVALID_TOPIC_EXCEPTION for its topic; the others are answered, each once. Of an id
   and a name, the id counts.
+- What the client may not describe is TOPIC_AUTHORIZATION_FAILED, by name whether it exists or not,
+  and is left out of a listing. A missing topic that the client may not create is so, too.
 - One node: it leads and replicates everything and is the controller. No topic is internal, since
   groups and transactions live outside of topics, and Spark drops internal ones.
-- A topic's part of the answer is kept encoded until the topic changes.
+- A topic's part of the answer is kept encoded until the topic changes, a client's listing until
+  any topic or access rule does.
 
 Version notes:
 - v4 auto-creation flag (KIP-204), v7 leader epochs (KIP-320), v8 authorized operations (KIP-430;
@@ -18,11 +21,11 @@ Version notes:
   UNKNOWN_TOPIC_ID with a null name; v13 top-level error (KIP-1102), never set.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kledger.gateway.metadata.authorized_operations import CLUSTER_OPERATIONS
+from kledger.gateway.api_errors import ApiError
+from kledger.gateway.metadata.authorized_operations import OPERATIONS_NOT_REQUESTED
 from kledger.gateway.metadata.response_blocks import (
     MetadataHead,
     MetadataTail,
@@ -30,19 +33,28 @@ from kledger.gateway.metadata.response_blocks import (
     encode_topic,
     join_parts,
 )
+from kledger.gateway.metadata.topic_blocks import TopicBlocks
 from kledger.gateway.metadata.topic_descriptions import (
     describe_missing_topic,
-    describe_topic,
     missing_topic_error,
     without_duplicates,
 )
 from kledger.gateway.request_context import RequestContext
+from kledger.gateway.topic_creation import create_topics
+from kledger.gateway.topic_rights import (
+    find_described,
+    find_requested,
+    may_create,
+    refusal_of,
+    visible_topics,
+)
 from kledger.gateway.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponseBroker,
 )
 from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.security.acl_state import ResourceType
 from kledger.topics import Topic, TopicsError
 
 if TYPE_CHECKING:
@@ -52,8 +64,10 @@ KEY = 3
 MIN_VERSION = 0
 MAX_VERSION = 13
 
-BLOCKS_MAX = 50_000
-"""Encoded topics that are kept; at the limit all are dropped, and encoded again on request."""
+LISTINGS_MAX = 64
+"""Listings of all topics that are kept, each of one version and client."""
+
+FoundTopic: TypeAlias = Topic | TopicsError | ApiError
 
 
 def bind(
@@ -67,8 +81,8 @@ class _MetadataHandler:
     def __init__(self, services: "Services") -> None:
         self._registry = services.registry
         self._config = services.config
-        self._blocks: dict[tuple[str, int, bool], tuple[Topic, int, bytes]] = {}
-        self._listing: tuple[tuple[int, int, bool], list[bytes]] | None = None
+        self._blocks = TopicBlocks(services.config.node_id)
+        self._listings: dict[Hashable, tuple[int, list[bytes]]] = {}
 
     def handle(
         self, context: RequestContext, request: MetadataRequest
@@ -76,8 +90,8 @@ class _MetadataHandler:
         """Answer at once, unless topics must be created first."""
         asked = request.topics
         if asked is None or (context.version == 0 and not asked):
-            return self._joined(context.version, request, self._all(context.version, request))
-        found = [(one, self._find(one)) for one in without_duplicates(asked)]
+            return self._joined(context, request, self._all(context, request))
+        found = [(one, find_described(context, one)) for one in without_duplicates(asked)]
         if self._config.auto_create_topics_enable and request.allow_auto_topic_creation:
             missing = [
                 one.name
@@ -85,80 +99,73 @@ class _MetadataHandler:
                 if topic is None and one.name is not None and one.topic_id == ZERO_UUID
             ]
             if missing:
-                return self._create(context, request, missing)
+                return self._create(context, request, found, missing)
         return self._answer(
-            context.version,
+            context,
             request,
             [(one, topic or missing_topic_error(one.name)) for one, topic in found],
         )
 
-    def _find(self, asked: MetadataRequestTopic) -> Topic | None:
-        if asked.topic_id != ZERO_UUID or asked.name is None:
-            return self._registry.get_by_id(asked.topic_id)
-        return self._registry.get(asked.name)
-
     async def _create(
-        self, context: RequestContext, request: MetadataRequest, missing: list[str]
+        self,
+        context: RequestContext,
+        request: MetadataRequest,
+        found: Sequence[tuple[MetadataRequestTopic, Topic | ApiError | None]],
+        missing: list[str],
     ) -> bytes:
         """Create topics, then answer; another client may create the same ones meanwhile."""
-        failed: dict[str, TopicsError] = {}
-        charge = partial(
-            context.services.quotas.charge_mutations,
-            context.peer.principal,
-            context.client_id or "",
-        )
-        for name in dict.fromkeys(missing):
-            if charge(0):
-                break
-            try:
-                await self._registry.create(
-                    name,
-                    partitions=self._config.num_partitions,
-                    configs={},
-                    replication=self._config.default_replication_factor,
-                )
-                charge(self._config.num_partitions)
-            except TopicsError as error:
-                failed[name] = error
-        entries = [
-            (one, self._find(one) or failed.get(one.name or "") or missing_topic_error(one.name))
-            for one in without_duplicates(request.topics or ())
-        ]
-        return self._answer(context.version, request, entries)
+        refused = {name for name in missing if not may_create(context, name)}
+        allowed = [name for name in dict.fromkeys(missing) if name not in refused]
+        failed = await create_topics(context, allowed)
+        entries: list[tuple[MetadataRequestTopic, FoundTopic]] = []
+        for one, topic in found:
+            name = one.name or ""
+            answer: FoundTopic | None = topic or find_requested(context, one) or failed.get(name)
+            if name in refused:
+                answer = refusal_of(name)
+            entries.append((one, answer or missing_topic_error(one.name)))
+        return self._answer(context, request, entries)
 
     def _answer(
         self,
-        version: int,
+        context: RequestContext,
         request: MetadataRequest,
-        entries: "Sequence[tuple[MetadataRequestTopic, Topic | TopicsError]]",
+        entries: Sequence[tuple[MetadataRequestTopic, FoundTopic]],
     ) -> bytes:
-        with_operations = request.include_topic_authorized_operations
+        version = context.version
         topics = []
         for asked, found in entries:
-            if isinstance(found, TopicsError):
-                topics.append(encode_topic(describe_missing_topic(asked, found, version), version))
+            if isinstance(found, Topic):
+                topics.append(self._block(context, request, found, asked))
             else:
-                topics.append(self._block(found, asked, version, with_operations))
-        return self._joined(version, request, topics)
+                topics.append(encode_topic(describe_missing_topic(asked, found, version), version))
+        return self._joined(context, request, topics)
 
-    def _all(self, version: int, request: MetadataRequest) -> list[bytes]:
+    def _all(self, context: RequestContext, request: MetadataRequest) -> list[bytes]:
         """Return the parts of all topics; again the same ones while no topic has changed.
 
         Consoles and clients with patterns ask for all of them every few seconds.
         """
-        with_operations = request.include_topic_authorized_operations
-        key = (self._registry.epoch, version, with_operations)
-        if self._listing is None or self._listing[0] != key:
-            topics = self._registry.all()
-            parts = [self._block(one, None, version, with_operations) for one in topics]
-            self._listing = key, parts
-        return self._listing[1]
+        key: Hashable = context.version, request.include_topic_authorized_operations
+        if (authorizer := context.services.authorizer) is not None:
+            key = key, context.peer.principal, context.peer.host, authorizer.version
+        epoch = self._registry.epoch
+        kept = self._listings.get(key)
+        if kept is None or kept[0] != epoch:
+            topics = visible_topics(context)
+            parts = [self._block(context, request, topic, None) for topic in topics]
+            if len(self._listings) >= LISTINGS_MAX:
+                self._listings.clear()
+            kept = self._listings[key] = epoch, parts
+        return kept[1]
 
-    def _joined(self, version: int, request: MetadataRequest, topics: list[bytes]) -> bytes:
+    def _joined(
+        self, context: RequestContext, request: MetadataRequest, topics: list[bytes]
+    ) -> bytes:
         tail = MetadataTail()
         if request.include_cluster_authorized_operations:
-            tail.cluster_authorized_operations = CLUSTER_OPERATIONS
-        return join_parts(self._head(version), topics, tail, version)
+            tail.cluster_authorized_operations = context.visible_cluster_operations()
+        return join_parts(self._head(context.version), topics, tail, context.version)
 
     def _head(self, version: int) -> bytes:
         config = self._config
@@ -171,22 +178,16 @@ class _MetadataHandler:
         return encode_head(head, version)
 
     def _block(
-        self, topic: Topic, asked: MetadataRequestTopic | None, version: int, with_operations: bool
+        self,
+        context: RequestContext,
+        request: MetadataRequest,
+        topic: Topic,
+        asked: MetadataRequestTopic | None,
     ) -> bytes:
-        """Return a topic's part, from the cache unless the topic has changed.
-
-        A topic has several spellings; a client expects the one of its request.
-        """
-        name = topic.name
+        """Return a topic's part. It has several spellings; a client expects that of its request."""
+        name, operations = topic.name, OPERATIONS_NOT_REQUESTED
         if asked is not None and asked.name and asked.topic_id == ZERO_UUID:
             name = asked.name
-        key = (name, version, with_operations)
-        kept = self._blocks.get(key)
-        if kept is not None and kept[0] is topic and kept[1] == topic.epoch:
-            return kept[2]
-        description = describe_topic(topic, name, self._config.node_id, with_operations)
-        block = encode_topic(description, version)
-        if len(self._blocks) >= BLOCKS_MAX:
-            self._blocks.clear()
-        self._blocks[key] = (topic, topic.epoch, block)
-        return block
+        if request.include_topic_authorized_operations:
+            operations = context.authorized_operations(ResourceType.TOPIC, topic.name)
+        return self._blocks.block(topic, name, context.version, operations)

@@ -1,6 +1,7 @@
 """OffsetCommit, key 8, versions 2-10.
 
 Behaviour:
+- The client must be allowed to read the group, and the topic of each partition.
 - Each partition's topic, index and length of metadata are checked; the valid ones are stored in one
   atomic write and answered when that is durable. The group accepts or rejects them as a whole.
 - Null metadata is stored as an empty string. Offsets carry the id of their topic, so that a topic
@@ -29,6 +30,7 @@ from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kledger.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.topics import Topic
 
 KEY = 8
@@ -47,11 +49,13 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     offsets: list[tuple[TopicPartition, CommittedOffset]] = []
     accepted: list[OffsetCommitResponsePartition] = []
     answers = []
+    group_refusal = context.refusal(Operation.READ, ResourceType.GROUP, request.group_id)
     for asked in request.topics:
         topic = _find_topic(context, asked)
+        refused = group_refusal or _refusal(context, topic, asked)
         partitions = []
         for partition in asked.partitions:
-            error = _check(context, topic, partition)
+            error = refused or _check(context, topic, partition)
             answer = OffsetCommitResponsePartition(
                 partition_index=partition.partition_index, error_code=error
             )
@@ -92,6 +96,16 @@ def _find_topic(context: RequestContext, asked: OffsetCommitRequestTopic) -> Top
     if context.version >= FIRST_VERSION_BY_ID:
         return registry.get_by_id(asked.topic_id)
     return registry.get(asked.name)
+
+
+def _refusal(
+    context: RequestContext, topic: Topic | None, asked: OffsetCommitRequestTopic
+) -> ErrorCode:
+    """Return why the client may not commit offsets of a topic; an unknown id has no name."""
+    if topic is None and context.version >= FIRST_VERSION_BY_ID:
+        return ErrorCode.NONE
+    name = asked.name if topic is None else topic.name
+    return context.refusal(Operation.READ, ResourceType.TOPIC, name)
 
 
 def _check(

@@ -3,6 +3,8 @@
 Behaviour:
 - Answers in any state of the group. An unknown group, topic or partition, and a partition without
   a commit, get offset -1 and no error. A null list of topics means all topics with a commit.
+- The client must be allowed to describe the group, and each topic; a null list leaves out the
+  topics that it may not describe.
 - A commit to a topic that was deleted, or deleted and created again, is not found.
 - A group of another coordinator is refused as a whole; v1 says so for each partition.
 - With require_stable a partition that an open transaction may still change is answered
@@ -33,6 +35,7 @@ from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kledger.offsets import CommittedOffset, TopicPartition
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.topics import Topic
 
 KEY = 9
@@ -69,7 +72,8 @@ def _group(
     context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     groups = context.services.groups
-    error = groups.error(asked.group_id)
+    error = context.refusal(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
+    error = error or groups.error(asked.group_id)
     if not error and context.version >= FIRST_VERSION_WITH_EPOCHS:
         error = groups.offsets.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
     if error:
@@ -87,7 +91,10 @@ def _everything(context: RequestContext, group_id: str) -> Iterable[OffsetFetchR
         group_id
     ).items():
         topic = registry.get(topic_partition.topic)
-        if topic is not None and topic.id == committed.topic_id:
+        is_shown = topic is not None and context.authorize(
+            Operation.DESCRIBE, ResourceType.TOPIC, topic.name, is_audited=False
+        )
+        if topic is not None and is_shown and topic.id == committed.topic_id:
             asked = by_topic.setdefault(
                 topic.name, OffsetFetchRequestTopics(name=topic.name, topic_id=topic.id)
             )
@@ -109,6 +116,10 @@ def _topic(
         missing = ErrorCode.UNKNOWN_TOPIC_ID
     else:
         topic = registry.get(asked.name)
+    if topic is not None or missing is ErrorCode.NONE:
+        name = asked.name if topic is None else topic.name
+        if refused := context.refusal(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            topic, missing = None, refused
     if topic is None:
         partitions = [_nothing(index, missing) for index in asked.partition_indexes]
     else:

@@ -2,7 +2,8 @@
 
 Behaviour:
 - This node coordinates every group and every transactional id: its id and advertised address.
-- Each requested key gets an entry. A key type without a coordinator is INVALID_REQUEST.
+- Each requested key gets an entry. A client that may not describe the group or transactional id
+  gets the error alone. A key type without a coordinator is INVALID_REQUEST.
 
 Version notes:
 - v1 adds the key type, v4 several keys in one request (KIP-699), v6 keys of share groups
@@ -16,6 +17,7 @@ from kledger.gateway.wire.messages.k10_find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 10
 MIN_VERSION = 0
@@ -53,6 +55,11 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
             port=-1,
             error_code=ErrorCode.INVALID_REQUEST,
             error_message=f"keys of type {key_type} have no coordinator",
+        )
+    kind = ResourceType.GROUP if key_type == GROUP_KEY else ResourceType.TRANSACTIONAL_ID
+    if refused := context.refusal(Operation.DESCRIBE, kind, key):
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=refused, error_message=refused.name
         )
     config = context.services.config
     return Coordinator(

@@ -3,6 +3,7 @@
 Behaviour:
 - Waits until the generation begins: all members have rejoined, or the rebalance timeout has passed.
 - Only the leader gets the members, with their metadata as they sent it.
+- The client must be allowed to read the group.
 - A follower that rejoins unchanged is answered at once; the leader's join is a rebalance.
 
 Version notes:
@@ -23,6 +24,7 @@ from kledger.gateway.wire.messages.k11_join_group import (
     JoinGroupResponseMember,
 )
 from kledger.runtime.deferred import Deferred
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 11
 MIN_VERSION = 0
@@ -35,6 +37,9 @@ FIRST_VERSION_WITH_SKIP = 9
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> Deferred[JoinGroupResponse]:
     """Join, and answer when the generation begins."""
+    if refused := context.refusal(Operation.READ, ResourceType.GROUP, request.group_id):
+        result = JoinResult(error=refused)
+        return Deferred.resolved(_response(context.version, result))
     joining = context.services.groups.join(_command(context, request))
     return joining.mapped(partial(_response, context.version))
 

@@ -3,6 +3,7 @@
 Behaviour:
 - The group rebalances at once; an id that was assigned but not used is forgotten. A group of the
   consumer protocol is stored without the members before the answer.
+- The client must be allowed to read the group.
 - From v3 on each member has its own error; a tool removes a static member by its instance id with
   an empty member id.
 
@@ -23,6 +24,7 @@ from kledger.gateway.wire.messages.k13_leave_group import (
     MemberResponse,
 )
 from kledger.runtime.deferred import Deferred
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 13
 MIN_VERSION = 0
@@ -33,6 +35,8 @@ FIRST_VERSION_WITH_MEMBERS = 3
 
 def handle(context: RequestContext, request: LeaveGroupRequest) -> Deferred[LeaveGroupResponse]:
     """Remove the members."""
+    if refused := context.refusal(Operation.READ, ResourceType.GROUP, request.group_id):
+        return Deferred.resolved(LeaveGroupResponse(error_code=refused))
     leaving = tuple(
         LeavingMember(member.member_id, member.group_instance_id) for member in request.members
     )

@@ -3,6 +3,7 @@
 Behaviour:
 - The leader sends the assignments; all members are answered when these are durable. In a stable
   group the answer is immediate.
+- The client must be allowed to read the group.
 - Members that the leader left out get an empty assignment.
 
 Version notes:
@@ -15,6 +16,7 @@ from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 from kledger.runtime.deferred import Deferred
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 14
 MIN_VERSION = 0
@@ -29,6 +31,8 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> Deferred[SyncG
     if context.version >= FIRST_VERSION_WITH_PROTOCOL and not names_protocol:
         inconsistent = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return Deferred.resolved(SyncGroupResponse(error_code=inconsistent))
+    if refused := context.refusal(Operation.READ, ResourceType.GROUP, request.group_id):
+        return Deferred.resolved(SyncGroupResponse(error_code=refused))
     command = SyncCommand(
         group_id=request.group_id,
         member_id=request.member_id,

@@ -3,6 +3,7 @@
 Behaviour:
 - Metadata and assignments are passed on as clients sent them; metadata only while the group is
   stable, assignments as long as they are in force.
+- A group that the client may not describe has the error alone, whether it exists or not.
 - An unknown group is `Dead`; one of another coordinator gets the error alone.
 
 Version notes:
@@ -11,10 +12,7 @@ Version notes:
 """
 
 from kledger.gateway.coordinator.group_messages import GroupDescription
-from kledger.gateway.metadata.authorized_operations import (
-    GROUP_OPERATIONS,
-    OPERATIONS_NOT_REQUESTED,
-)
+from kledger.gateway.metadata.authorized_operations import OPERATIONS_NOT_REQUESTED
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k15_describe_groups import (
@@ -23,6 +21,7 @@ from kledger.gateway.wire.messages.k15_describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 15
 MIN_VERSION = 0
@@ -34,15 +33,18 @@ UNKNOWN_GROUP_STATE = "Dead"
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe each requested group."""
-    operations = OPERATIONS_NOT_REQUESTED
-    if request.include_authorized_operations:
-        operations = GROUP_OPERATIONS
+    with_operations = request.include_authorized_operations
     return DescribeGroupsResponse(
-        groups=[_describe(context, group_id, operations) for group_id in request.groups]
+        groups=[_describe(context, group_id, with_operations) for group_id in request.groups]
     )
 
 
-def _describe(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
+def _describe(context: RequestContext, group_id: str, with_operations: bool) -> DescribedGroup:
+    if refused := context.refusal(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return DescribedGroup(error_code=refused, group_id=group_id)
+    operations = OPERATIONS_NOT_REQUESTED
+    if with_operations:
+        operations = context.authorized_operations(ResourceType.GROUP, group_id)
     description = context.services.groups.describe(group_id)
     if description is not None:
         return _described(description, operations)

@@ -2,7 +2,9 @@
 
 Behaviour:
 - Every name gets one entry; a repeated name is refused.
-- Errors have Kafka's order: name, existence, configuration, replicas, partitions.
+- A client that may create nothing in the cluster must be allowed to create each topic. One that may
+  not describe the configuration of a topic gets an answer without it.
+- Errors have Kafka's order: right, name, existence, configuration, replicas, partitions.
 - -1 partitions or replicas mean the broker's default; on this one node any other number of replicas
   than 1 is INVALID_REPLICATION_FACTOR.
 - Assignments, when given, number the partitions from 0 and name this node alone; then partitions
@@ -34,6 +36,7 @@ from kledger.gateway.wire.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.topics import (
     InvalidConfig,
     InvalidReplicationFactor,
@@ -61,9 +64,13 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         context.client_id,
         is_strict=context.version >= STRICT_QUOTA_SINCE,
     )
+    may_create_all = context.authorize(Operation.CREATE, ResourceType.CLUSTER, is_audited=False)
     for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         try:
             check_not_repeated(count, "Duplicate topic name")
+            _refuse_reserved(asked.name)
+            if not may_create_all:
+                context.check(Operation.CREATE, ResourceType.TOPIC, asked.name)
             results.append(
                 await _create(context, asked, quota, validate_only=request.validate_only)
             )
@@ -80,7 +87,6 @@ async def _create(
     context: RequestContext, asked: CreatableTopic, quota: MutationQuota, *, validate_only: bool
 ) -> CreatableTopicResult:
     services, registry = context.services, context.services.registry
-    _refuse_reserved(asked.name)
     registry.check_new_name(asked.name)
     values = {config.name: _value(config) for config in asked.configs}
     registry.check_creation(asked.name, configs=values)
@@ -95,7 +101,13 @@ async def _create(
     else:
         topic = await registry.create(asked.name, partitions=partitions, configs=values)
         result.topic_id = topic.id
-    if context.version >= CONFIGS_SINCE:
+    may_see_configs = context.authorize(
+        Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, checked.name, is_audited=False
+    )
+    if context.version >= CONFIGS_SINCE and not may_see_configs:
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        result.num_partitions = result.replication_factor = -1
+    elif context.version >= CONFIGS_SINCE:
         result.configs = [
             CreatableTopicConfigs(
                 name=entry.name,

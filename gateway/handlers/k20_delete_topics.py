@@ -4,6 +4,8 @@ Behaviour:
 - Every topic gets one entry, in the order of the request; a repeated topic, also once by name and
   once by id, is refused.
 - A topic has a name or, from version 6, an id in the request; both or neither is refused.
+- A client that may not delete the cluster's topics must be allowed to delete each topic; the
+  refusal of an id has the name only if the client may describe the topic.
 - All topics that may be deleted are deleted in one step. The answer is sent when that is durable;
   waiting fetches of their partitions are answered, the offsets that groups committed are deleted
   too, and the records are deleted in the background.
@@ -27,6 +29,7 @@ from kledger.gateway.wire.messages.k20_delete_topics import (
     DeleteTopicState,
 )
 from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.topics import Topic, TopicsError
 
 KEY = 20
@@ -44,7 +47,9 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     same: dict[Hashable, list[DeleteTopicState]] = {}
     for state in asked:
         topic = _find(context, state)
-        key: Hashable = (state.name, state.topic_id) if topic is None else topic.id
+        # A name and an id of one topic are one, unless the client may not know that.
+        is_known = topic is not None and not _refusal(context, topic.name)
+        key: Hashable = topic.id if topic and is_known else (state.name, state.topic_id)
         same.setdefault(key, []).append(state)
     quota = MutationQuota(
         context.services.quotas,
@@ -93,6 +98,17 @@ def _check(
         )
         return _refused(state, ErrorCode.INVALID_REQUEST, message)
     topic = _find(context, state)
+    if topic is None and state.name is None:
+        return _unknown(state)
+    name = (state.name or "") if topic is None else topic.name
+    if refused := _refusal(context, name):
+        may_describe = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        if topic is None and may_describe:
+            return _unknown(state)
+        answer = _refused(state, refused, "Authorization failed.")
+        if may_describe:
+            answer.name = name
+        return answer
     if topic is None:
         return _unknown(state)
     try:
@@ -100,6 +116,12 @@ def _check(
     except ApiError as error:
         return _refused(state, *code_and_message_of(error))
     return topic
+
+
+def _refusal(context: RequestContext, name: str) -> ErrorCode:
+    if context.authorize(Operation.DELETE, ResourceType.CLUSTER, is_audited=False):
+        return ErrorCode.NONE
+    return context.refusal(Operation.DELETE, ResourceType.TOPIC, name)
 
 
 def _find(context: RequestContext, state: DeleteTopicState) -> Topic | None:

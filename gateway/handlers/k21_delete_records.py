@@ -2,6 +2,7 @@
 
 Behaviour:
 - Moves the log start of a partition up to an offset; -1 means the high watermark.
+- The client must be allowed to delete the topic.
 - The new log start is durable before the answer; records below it are never read again, and
   ledgers without other records are deleted.
 - An offset below the log start changes nothing, and the answer has the log start; one above the
@@ -19,6 +20,7 @@ from kledger.gateway.wire.messages.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.topics import TopicsError
 
 KEY = 21
@@ -28,16 +30,27 @@ MAX_VERSION = 2
 
 async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Move the log start of each partition of the request."""
+    refused = {
+        asked.name: context.refusal(Operation.DELETE, ResourceType.TOPIC, asked.name)
+        for asked in request.topics
+    }
     logs = await open_partitions_by_name(
         context.services.registry,
-        [(asked.name, one.partition_index) for asked in request.topics for one in asked.partitions],
+        [
+            (asked.name, one.partition_index)
+            for asked in request.topics
+            if not refused[asked.name]
+            for one in asked.partitions
+        ],
     )
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=asked.name,
                 partitions=[
-                    await _delete(logs[asked.name, one.partition_index], one)
+                    _refused(one.partition_index, refused[asked.name])
+                    if refused[asked.name]
+                    else await _delete(logs[asked.name, one.partition_index], one)
                     for one in asked.partitions
                 ],
             )

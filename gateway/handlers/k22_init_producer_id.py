@@ -2,9 +2,11 @@
 
 Behaviour:
 - Without a transactional id: a new producer id with epoch 0, whatever the request says about an
-  older one, as Kafka does. An id is never assigned twice, not even after a restart.
-- With one: its producer from now on; older ones are fenced. A transaction that they left open is
-  aborted first, and the answer meanwhile is CONCURRENT_TRANSACTIONS.
+  older one, as Kafka does. An id is never assigned twice, not even after a restart. The client must
+  be allowed to write to some topic, or idempotently to the cluster (KIP-679).
+- With one, to which the client must be allowed to write: its producer from now on; older ones are
+  fenced. A transaction that they left open is aborted first, and the answer meanwhile is
+  CONCURRENT_TRANSACTIONS.
 - An empty transactional id is INVALID_REQUEST, and so is a producer id without an epoch.
 
 Version notes:
@@ -23,6 +25,7 @@ from kledger.gateway.wire.messages.k22_init_producer_id import (
     InitProducerIdResponse,
 )
 from kledger.ledger import LedgerError
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 22
 MIN_VERSION = 0
@@ -35,6 +38,8 @@ NO_PRODUCER = -1
 
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Assign a producer id, or the next epoch of one."""
+    if refused := _refusal(context, request.transactional_id):
+        return InitProducerIdResponse(error_code=refused, producer_epoch=-1)
     if request.transactional_id is not None:
         return await _initialise(context, request, request.transactional_id)
     try:
@@ -45,6 +50,14 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
             error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1
         )
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _refusal(context: RequestContext, transactional_id: str | None) -> ErrorCode:
+    if transactional_id is not None:
+        return context.refusal(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    if context.authorize_any(Operation.WRITE, ResourceType.TOPIC):
+        return ErrorCode.NONE
+    return context.refusal(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
 
 async def _initialise(

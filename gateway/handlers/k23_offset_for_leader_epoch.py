@@ -4,6 +4,7 @@ Behaviour:
 - A log has one leader epoch here, so there are three cases: that epoch (its end is the end of the
   log), one before it (it ended where the log starts), one after it (-1, -1 without an error, which
   a client must not read as a truncation).
+- A client that may not act for the cluster must be allowed to describe the topic.
 - The epoch that the client takes for the current one is checked first: 74 if older, 75 if newer.
 
 Version notes:
@@ -14,6 +15,7 @@ from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.fetch.fetch_plan import leader_epoch_error
 from kledger.gateway.metadata.partition_lookup import LogOrOpenError, open_partitions_by_name
 from kledger.gateway.request_context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -21,6 +23,7 @@ from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.topics import TopicsError
 
 KEY = 23
@@ -34,16 +37,31 @@ async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Return for each partition the end offset of the requested epoch."""
+    is_broker = context.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, is_audited=False)
+    refused = {
+        asked.topic: ErrorCode.NONE
+        if is_broker
+        else context.refusal(Operation.DESCRIBE, ResourceType.TOPIC, asked.topic)
+        for asked in request.topics
+    }
     logs = await open_partitions_by_name(
         context.services.registry,
-        [(asked.topic, one.partition) for asked in request.topics for one in asked.partitions],
+        [
+            (asked.topic, one.partition)
+            for asked in request.topics
+            if not refused[asked.topic]
+            for one in asked.partitions
+        ],
     )
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=asked.topic,
                 partitions=[
-                    _epoch_end(logs[asked.topic, one.partition], one) for one in asked.partitions
+                    EpochEndOffset(partition=one.partition, error_code=refused[asked.topic])
+                    if refused[asked.topic]
+                    else _epoch_end(logs[asked.topic, one.partition], one)
+                    for one in asked.partitions
                 ],
             )
             for asked in request.topics

@@ -3,6 +3,8 @@
 Behaviour:
 - The transaction begins with its first partition. All of them are added, or none: if one does not
   exist it gets its own error, and the others OPERATION_NOT_ATTEMPTED.
+- The client must be allowed to write to the transactional id, and to each topic. From v4 on it must
+  be allowed to act for the cluster instead; the router asks for that.
 - Verifying (v4) adds nothing: a partition that does not belong to the open transaction is
   TRANSACTION_ABORTABLE.
 
@@ -28,6 +30,7 @@ from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from kledger.offsets import TopicPartition
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 24
 MIN_VERSION = 0
@@ -65,13 +68,12 @@ async def _one(
     topic_partitions = [
         TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
     ]
-    errors = {
-        topic_partition: _existence_error(context, topic_partition)
-        for topic_partition in topic_partitions
-    }
+    errors = {each: _partition_error(context, each) for each in topic_partitions}
     producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     transactions = context.services.transactions
-    if not asked.transactional_id:
+    if refused := _transactional_id_refusal(context, asked.transactional_id):
+        errors = dict.fromkeys(topic_partitions, refused)
+    elif not asked.transactional_id:
         errors = dict.fromkeys(topic_partitions, ErrorCode.INVALID_REQUEST)
     elif any(errors.values()):
         errors = {
@@ -93,7 +95,17 @@ async def _one(
     return _results(asked.topics, errors)
 
 
-def _existence_error(context: RequestContext, topic_partition: TopicPartition) -> ErrorCode:
+def _transactional_id_refusal(context: RequestContext, transactional_id: str) -> ErrorCode:
+    if context.version >= BATCHED_SINCE:
+        return ErrorCode.NONE
+    return context.refusal(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+
+
+def _partition_error(context: RequestContext, topic_partition: TopicPartition) -> ErrorCode:
+    if context.version < BATCHED_SINCE and (
+        refused := context.refusal(Operation.WRITE, ResourceType.TOPIC, topic_partition.topic)
+    ):
+        return refused
     topic = context.services.registry.get(topic_partition.topic)
     exists = topic is not None and 0 <= topic_partition.partition < topic.partition_count
     return ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -2,6 +2,7 @@
 
 Behaviour:
 - The offsets that the producer sends for this group with TxnOffsetCommit end with the transaction.
+- The client must be allowed to write to the transactional id, and to read the group.
 - An empty transactional id is INVALID_REQUEST, an empty group INVALID_GROUP_ID.
 
 Version notes:
@@ -17,6 +18,7 @@ from kledger.gateway.wire.messages.k25_add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 25
 MIN_VERSION = 0
@@ -29,6 +31,11 @@ async def handle(
     context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     """Add a group to a transaction."""
+    refused = context.refusal(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    ) or context.refusal(Operation.READ, ResourceType.GROUP, request.group_id)
+    if refused:
+        return AddOffsetsToTxnResponse(error_code=refused)
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     if not request.group_id:

@@ -2,6 +2,7 @@
 
 Behaviour:
 - Answered when the outcome is durable: from then on nothing can change it. Markers follow at once.
+- The client must be allowed to write to the transactional id.
 - The same end repeated succeeds while no new transaction has begun; the other end is
   INVALID_TXN_STATE.
 
@@ -16,6 +17,7 @@ from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoc
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 26
 MIN_VERSION = 0
@@ -27,6 +29,11 @@ RISING_EPOCHS_SINCE = 5
 
 async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     """Commit or abort the transaction."""
+    refused = context.refusal(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    )
+    if refused:
+        return EndTxnResponse(error_code=refused)
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     error, producer = await context.services.transactions.end(

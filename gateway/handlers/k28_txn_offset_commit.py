@@ -1,6 +1,7 @@
 """TxnOffsetCommit, key 28, versions 0-5.
 
 Behaviour:
+- The client must be allowed to write to the transactional id, and to read the group and each topic.
 - Each partition's topic, index and length of metadata are checked; the valid ones are stored in one
   atomic write, and are invisible until the transaction is committed.
 - The group accepts or rejects them as a whole; a request without a member is accepted (KIP-447).
@@ -27,6 +28,7 @@ from kledger.gateway.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from kledger.offsets import CommittedOffset, TopicPartition
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 28
 MIN_VERSION = 0
@@ -46,12 +48,16 @@ async def handle(
     offsets: dict[TopicPartition, CommittedOffset] = {}
     accepted: list[TxnOffsetCommitResponsePartition] = []
     answers = []
+    request_refusal = context.refusal(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    ) or context.refusal(Operation.READ, ResourceType.GROUP, request.group_id)
     for asked in request.topics:
         topic = services.registry.get(asked.name)
+        refused = request_refusal or context.refusal(Operation.READ, ResourceType.TOPIC, asked.name)
         partitions = []
         for partition in asked.partitions:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if topic is not None:
+            error = refused or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic is not None and not refused:
                 error = commit_error(topic, partition, metadata_max)
             answer = TxnOffsetCommitResponsePartition(
                 partition_index=partition.partition_index, error_code=error

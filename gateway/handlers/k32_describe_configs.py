@@ -6,6 +6,8 @@ Behaviour:
 - A topic shows every setting it can have; this node shows the settings of its start and those that
   were altered since; settings that cannot be altered are read-only. The empty broker name means all
   nodes, and shows the settings that were altered for them.
+- The client must be allowed to describe the configuration of the topic or group; of nodes and
+  client metrics, that of the cluster.
 - Groups and subscriptions to client metrics show every setting they can have, even if they do not
   exist.
 - Another node's id, and kinds of resource that have no configuration here, are INVALID_REQUEST.
@@ -15,6 +17,7 @@ Version notes:
 """
 
 from kledger.gateway.api_errors import ApiError, code_and_message_of
+from kledger.gateway.config_rights import check_config_right
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
@@ -22,6 +25,7 @@ from kledger.gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from kledger.security.acl_state import Operation
 from kledger.topics import TopicsError
 
 KEY = 32
@@ -44,6 +48,7 @@ def _describe(
         resource_name=resource.resource_name,
     )
     try:
+        check_config_right(context, Operation.DESCRIBE_CONFIGS, resource)
         entries = context.services.configs.find(resource).entries()
     except (ApiError, TopicsError) as error:
         result.error_code, result.error_message = code_and_message_of(error)

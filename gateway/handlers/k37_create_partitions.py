@@ -2,6 +2,7 @@
 
 Behaviour:
 - Raises the number of partitions of a topic; the same or fewer is INVALID_PARTITIONS.
+- The client must be allowed to alter the topic.
 - Every topic gets one entry; a repeated topic is refused.
 - Assignments, when given, must name this node alone for each new partition.
 - New partitions count against the client's `controller_mutation_rate`, also when they are only
@@ -23,6 +24,7 @@ from kledger.gateway.wire.messages.k37_create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.topics import TopicsError, UnknownTopic
 
 KEY = 37
@@ -62,6 +64,7 @@ async def _create(
     *,
     validate_only: bool,
 ) -> None:
+    context.check(Operation.ALTER, ResourceType.TOPIC, asked.name)
     registry = context.services.registry
     topic = registry.get(asked.name)
     if topic is None:

@@ -2,6 +2,8 @@
 
 Behaviour:
 - Every resource gets one entry; a repeated resource, or one with a repeated setting, is refused.
+- The client must be allowed to alter the configuration of the topic or group; of nodes and client
+  metrics, that of the cluster.
 - SET sets a value, DELETE restores the default, APPEND and SUBTRACT work on lists only.
 - DELETE of a setting that is not set, or does not exist, is no error.
 - A resource changes as a whole or not at all; with ``validate_only`` nothing changes. Changes hold
@@ -16,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 
 from kledger.gateway.api_errors import ApiError
+from kledger.gateway.config_rights import check_config_right
 from kledger.gateway.configs.config_resources import ConfigResource, current_list
 from kledger.gateway.configs.resource_requests import (
     alter_each,
@@ -32,6 +35,7 @@ from kledger.gateway.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kledger.security.acl_state import Operation
 
 KEY = 44
 MIN_VERSION = 0
@@ -62,6 +66,7 @@ def bind(_services: Services) -> Handle:
         """Change single settings of each resource."""
 
         async def alter(resource: AlterConfigsResource) -> None:
+            check_config_right(context, Operation.ALTER_CONFIGS, resource)
             config_resource = context.services.configs.find_alterable(resource)
             changes = _changes(config_resource, resource)
             await config_resource.alter(changes, replace=False, validate_only=request.validate_only)

@@ -3,6 +3,7 @@
 Behaviour:
 - Offsets of topics to which no member subscribes are deleted; others are GROUP_SUBSCRIBED_TO_TOPIC.
   If the subscription of a classic member cannot be parsed, the group counts as subscribed to all.
+- The client must be allowed to delete the group, and to read the topic of each partition.
 - A group that has members and is not of type `consumer` is NON_EMPTY_GROUP, an unknown one
   GROUP_ID_NOT_FOUND.
 - A partition that exists but was never committed is deleted successfully.
@@ -17,6 +18,7 @@ from kledger.gateway.wire.messages.k47_offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from kledger.offsets import TopicPartition
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 47
 MIN_VERSION = 0
@@ -25,13 +27,16 @@ MAX_VERSION = 0
 
 async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Delete the offsets that no member uses, answer each partition."""
+    if refused := context.refusal(Operation.DELETE, ResourceType.GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=refused)
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     answers = []
     topic_partitions: list[TopicPartition] = []
     existing: list[OffsetDeleteResponsePartition] = []
     for asked in request.topics:
-        topic = context.services.registry.get(asked.name)
+        refused = context.refusal(Operation.READ, ResourceType.TOPIC, asked.name)
+        topic = None if refused else context.services.registry.get(asked.name)
         partitions = []
         for partition in asked.partitions:
             index = partition.partition_index
@@ -41,7 +46,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
                 topic_partitions.append(TopicPartition(topic.name, index))
                 existing.append(answer)
             else:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answer.error_code = refused or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answers.append(OffsetDeleteResponseTopic(name=asked.name, partitions=partitions))
     error, errors = await context.services.groups.offsets.delete(request.group_id, topic_partitions)
     if error is not ErrorCode.NONE:

@@ -2,6 +2,8 @@
 
 Behaviour:
 - One node: this one is the only broker and the controller.
+- Everybody is answered; the authorized operations are 0 for a client that may not describe the
+  cluster.
 - Endpoint type 1 (brokers) is served; 2 (controllers) is MISMATCHED_ENDPOINT_TYPE, as a broker
   answers; any other is UNSUPPORTED_ENDPOINT_TYPE.
 
@@ -9,7 +11,6 @@ Version notes:
 - v1 adds the endpoint type (KIP-919), v2 fenced brokers (KIP-1073): none here.
 """
 
-from kledger.gateway.metadata.authorized_operations import CLUSTER_OPERATIONS
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k60_describe_cluster import (
@@ -52,5 +53,5 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = context.visible_cluster_operations()
     return response

@@ -3,6 +3,7 @@
 Behaviour:
 - Every known transactional id that passes all filters. States that Kafka does not
   know are named in the answer and match nothing.
+- Ids that the client may not describe are left out.
 - Ids of other coordinators are not listed. While some are being loaded the answer is
   COORDINATOR_LOAD_IN_PROGRESS: a part of the ids would look like all of them.
 - A pattern is RE2's, so that none can take more than linear time; what is no regular expression is
@@ -22,6 +23,7 @@ from kledger.gateway.wire.messages.k66_list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 66
 MIN_VERSION = 0
@@ -54,6 +56,12 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTra
         and (not producers or record.producer_id in producers)
         and (request.duration_filter < 0 or NO_TIME < record.start_ms < opened_before_ms)
         and (pattern is None or pattern.fullmatch(record.transactional_id))
+        and context.authorize(
+            Operation.DESCRIBE,
+            ResourceType.TRANSACTIONAL_ID,
+            record.transactional_id,
+            is_audited=False,
+        )
     ]
     return ListTransactionsResponse(
         unknown_state_filters=sorted(states - STATES), transaction_states=found

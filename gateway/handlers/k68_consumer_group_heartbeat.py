@@ -5,6 +5,7 @@ Behaviour:
   for a static member that will rejoin soon). A change is answered when it is durable.
 - An assignment is sent when it has changed, and to a member that sends all fields.
 - An old epoch is FENCED_MEMBER_EPOCH: the member gives up all partitions and rejoins.
+- The client must be allowed to read the group, and to describe each topic that it names.
 - New and grown topics are assigned with the next heartbeat of any member.
 
 Version notes:
@@ -19,12 +20,14 @@ from kledger.gateway.coordinator.consumer_messages import (
     TopicIdPartition,
 )
 from kledger.gateway.request_context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k68_consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 68
 MIN_VERSION = 0
@@ -37,6 +40,8 @@ async def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     """Pass the heartbeat to its group."""
+    if refused := _refusal(context, request):
+        return ConsumerGroupHeartbeatResponse(error_code=refused, error_message=refused.name)
     groups = context.services.groups
     member_id = request.member_id
     may_get_id = context.version < FIRST_VERSION_WITH_OWN_IDS and request.member_epoch == JOIN_EPOCH
@@ -58,6 +63,13 @@ async def handle(
         owned=_owned(request.topic_partitions),
     )
     return _response(await groups.consumer_heartbeat(command))
+
+
+def _refusal(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ErrorCode:
+    refused = context.refusal(Operation.READ, ResourceType.GROUP, request.group_id)
+    for name in () if refused else request.subscribed_topic_names or ():
+        refused = refused or context.refusal(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    return refused
 
 
 def _owned(topics: list[TopicPartitions] | None) -> frozenset[TopicIdPartition] | None:

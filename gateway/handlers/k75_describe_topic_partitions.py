@@ -7,13 +7,14 @@ Behaviour:
   cursor of a topic that was deleted continues with the next name.
 - A cursor of a topic that is not in the request, or with a negative partition, is INVALID_REQUEST
   for every topic of the request.
+- Topics that the client may not describe get an entry with the error alone, behind the others, when
+  they are named, and none when they are not.
 - Unknown topics and bad names get an entry each, without partitions.
 - The lists of eligible leaders are empty, never null: clients iterate over them (KIP-966).
 """
 
 from collections.abc import Iterator
 
-from kledger.gateway.metadata.authorized_operations import TOPIC_OPERATIONS
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
@@ -23,6 +24,7 @@ from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.topics import InvalidTopicName, Topic
 from kledger.topics.topic_names import check_name, resolve_name
 
@@ -40,21 +42,29 @@ def handle(
     if not _is_possible(request):
         return _refuse_all(request)
     response = DescribeTopicPartitionsResponse()
+    refused: list[DescribeTopicPartitionsResponseTopic] = []
+    is_listing = not request.topics
     budget = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     for name, first in _starts(context, request):
+        if not context.authorize(
+            Operation.DESCRIBE, ResourceType.TOPIC, name, is_audited=not is_listing
+        ):
+            refused += [] if is_listing else [_refused(name)]
+            continue
         topic = context.services.registry.get(name)
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(context, name))
             continue
         if budget <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         end = min(topic.partition_count, first + budget)
-        response.topics.append(_page(topic, range(first, end), context.services.config.node_id))
+        response.topics.append(_page(context, topic, range(first, end)))
         budget -= end - first
         if end < topic.partition_count:
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
+    response.topics += refused
     return response
 
 
@@ -93,7 +103,13 @@ def _starts(
             yield name, cursor.partition_index
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name
+    )
+
+
+def _unknown(context: RequestContext, name: str) -> DescribeTopicPartitionsResponseTopic:
     try:
         check_name(resolve_name(name))
     except InvalidTopicName:
@@ -101,11 +117,16 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     else:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+        error_code=code,
+        name=name,
+        topic_authorized_operations=context.authorized_operations(ResourceType.TOPIC, name),
     )
 
 
-def _page(topic: Topic, indexes: range, node_id: int) -> DescribeTopicPartitionsResponseTopic:
+def _page(
+    context: RequestContext, topic: Topic, indexes: range
+) -> DescribeTopicPartitionsResponseTopic:
+    node_id = context.services.config.node_id
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -121,5 +142,5 @@ def _page(topic: Topic, indexes: range, node_id: int) -> DescribeTopicPartitions
             )
             for index in indexes
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=context.authorized_operations(ResourceType.TOPIC, topic.name),
     )

@@ -7,11 +7,7 @@ Must not know: versions, except for the null name; how parts of a response are c
 
 from collections.abc import Sequence
 
-from kledger.gateway.api_errors import error_code_of
-from kledger.gateway.metadata.authorized_operations import (
-    OPERATIONS_NOT_REQUESTED,
-    TOPIC_OPERATIONS,
-)
+from kledger.gateway.api_errors import ApiError, code_and_message_of
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k03_metadata import (
     MetadataRequestTopic,
@@ -43,9 +39,16 @@ def missing_topic_error(name: str | None) -> TopicsError:
 
 
 def describe_topic(
-    topic: Topic, name: str, node_id: int, with_operations: bool
+    topic: Topic, name: str, node_id: int, authorized_operations: int
 ) -> MetadataResponseTopic:
-    """Describe a topic under the name in the request."""
+    """Describe a topic under the name in the request.
+
+    Args:
+        topic: what is described.
+        name: in the request.
+        node_id: of this node.
+        authorized_operations: the bit field, or `OPERATIONS_NOT_REQUESTED`.
+    """
     return MetadataResponseTopic(
         name=name,
         topic_id=topic.id,
@@ -59,19 +62,21 @@ def describe_topic(
             )
             for index in range(topic.partition_count)
         ],
-        topic_authorized_operations=(
-            TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_REQUESTED
-        ),
+        topic_authorized_operations=authorized_operations,
     )
 
 
 def describe_missing_topic(
-    asked: MetadataRequestTopic, error: TopicsError, version: int
+    asked: MetadataRequestTopic, error: ApiError | TopicsError, version: int
 ) -> MetadataResponseTopic:
-    """Describe a topic that does not exist. Two cases: requested by id, requested by name."""
+    """Describe a topic that does not exist, or that the client may not see.
+
+    Two cases: requested by id, then it has no name; requested by name, then it has no id.
+    """
+    code, _ = code_and_message_of(error)
     if asked.topic_id != ZERO_UUID:
         name = None if version >= NULL_NAME_SINCE else ""
-        return MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id
-        )
-    return MetadataResponseTopic(error_code=error_code_of(error), name=asked.name or "")
+        if not isinstance(error, ApiError):
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        return MetadataResponseTopic(error_code=code, name=name, topic_id=asked.topic_id)
+    return MetadataResponseTopic(error_code=code, name=asked.name or "")

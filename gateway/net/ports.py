@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from kledger.gateway.net.connection_state import ResponseSlot
+from kledger.gateway.request_context import Peer
 from kledger.gateway.wire.primitives import Buffer
 from kledger.runtime.containment import FaultUnit
 
@@ -59,6 +60,8 @@ class ResponsePort(FaultUnit, Protocol):
     """The connection of a request, as the handlers of Produce and Fetch see it."""
 
     connection_id: int
+    peer: Peer
+    """The client."""
     throttle_time_ms: int
     """How long the client of the request that is being started must wait (KIP-219)."""
     retained_slot: ResponseSlot | None

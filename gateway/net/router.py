@@ -1,7 +1,8 @@
 """Router: finds the handler of an API key and version.
 
 Rule: a route is built at the first request of its key, and kept. A key or version that is not in
-`served_apis` has no route, and its connection is closed; only ApiVersions is answered.
+`served_apis` has no route, and its connection is closed; only ApiVersions is answered. A request
+that needs a right on the cluster is refused here, by the table of `api_rights`.
 Must not know: sockets, response order, what an API means.
 """
 
@@ -9,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import Any, cast
 
+from kledger.gateway.api_rights import API_RIGHTS, REFUSALS, request_rights
+from kledger.gateway.net.error_response import NoErrorField, error_response
 from kledger.gateway.net.ports import FrameHandler, ResponseFrame
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.served_apis import HANDLERS_BY_KEY, HandlerSpec
@@ -22,6 +25,7 @@ from kledger.gateway.wire.header import (
     response_prefix,
 )
 from kledger.gateway.wire.schema import ApiMessage
+from kledger.security.acl_state import ResourceType
 
 HandleRequest = Callable[[RequestContext, Any], object]
 
@@ -30,11 +34,12 @@ class Route:
     """How one API key is served."""
 
     __slots__ = (
-        "_handle", "_request_class", "flexible_since", "frame_handler", "request_ms", "requests",
+        "_handle", "_messages", "flexible_since", "frame_handler", "request_ms", "requests",
         "spec"
     )  # fmt: skip
 
     def __init__(self, spec: HandlerSpec, services: Services) -> None:
+        assert spec.key in API_RIGHTS, f"no row of rights for {spec.module}"
         handler = spec.load()
         self.spec = spec
         self.flexible_since = FLEXIBLE_SINCE.get(spec.key, NEVER)
@@ -48,7 +53,7 @@ class Route:
         if hasattr(handler, "make_handler"):
             self.frame_handler = handler.make_handler(services)
             return
-        self._request_class = import_module(f"kledger.gateway.wire.messages.{spec.module}").REQUEST
+        self._messages = import_module(f"kledger.gateway.wire.messages.{spec.module}")
         self._handle: HandleRequest = (
             handler.bind(services) if hasattr(handler, "bind") else handler.handle
         )
@@ -57,8 +62,31 @@ class Route:
         self, context: RequestContext, frame: memoryview, body_start: int
     ) -> object | Coroutine[Any, Any, object]:
         """Decode the request and call its handler; return the response, or a coroutine of it."""
-        request = decode(self._request_class, context.version, frame, body_start)
+        request = decode(self._messages.REQUEST, context.version, frame, body_start)
+        if context.services.authorizer is not None and not self._admits(context):
+            return self._refusal(context, request)
         return self._handle(context, request)
+
+    def _admits(self, context: RequestContext) -> bool:
+        """Return whether the client has one of the rights that the whole request needs."""
+        operations = request_rights(self.spec.key, context.version)
+        if not operations:
+            return True
+        *others, last = operations
+        return any(
+            context.authorize(each, ResourceType.CLUSTER, is_audited=False) for each in others
+        ) or context.authorize(last, ResourceType.CLUSTER)
+
+    def _refusal(self, context: RequestContext, request: ApiMessage) -> ApiMessage:
+        """Return the response that refuses everything that a request names."""
+        response_class = self._messages.RESPONSE
+        try:
+            return error_response(
+                request, response_class, context.version, REFUSALS[ResourceType.CLUSTER]
+            )
+        except NoErrorField:
+            empty: ApiMessage = response_class()
+            return empty
 
 
 class Router:

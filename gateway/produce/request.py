@@ -10,7 +10,7 @@ Must not know: how a request is parsed, how a log stores a batch, when a respons
 
 from collections.abc import Container, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kledger.batches.header import FLAGS_AT, TRANSACTIONAL_BIT
 from kledger.gateway.api_errors import error_code_of, record_errors_of
@@ -29,11 +29,16 @@ from kledger.topics import PartitionLog, RecordWalk, TopicRegistry, WalkNeeded, 
 
 if TYPE_CHECKING:
     from kledger.gateway.net.ports import ResponsePort
+    from kledger.gateway.request_context import Peer
     from kledger.runtime.compute_pool import ComputePool
+    from kledger.security.authorizer import Authorizer
+    from kledger.security.principal import Principal
     from kledger.topics import AppendResult, TopicsError
 
 ROUTES_MAX = 4096
 """Routes that are cached, some hundred bytes each; one more clears the cache."""
+RouteKey: TypeAlias = tuple[int, bytes, "tuple[Principal, str] | None"]
+"""The version of Produce, the bytes before the records, and with an authorizer user and address."""
 PENDING: PartitionResult = (b"", 0, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, None, ())
 
 
@@ -43,22 +48,25 @@ class ProduceRouteCache:
     A producer sends the same bytes before its records again and again. What they alone decide, the
     log and the required acks, is cached by them. Only requests with one batch and no transaction
     are cached, and only while no topic changes and the log is open; when idle logs are closed, the
-    registry says so, and none of them is kept in memory here.
+    registry says so, and none of them is kept in memory here. With an authorizer a route belongs to
+    one user and address, and lasts until a rule changes.
     """
 
-    __slots__ = ("_epoch", "_registry", "_routes")
+    __slots__ = ("_authorizer", "_epoch", "_registry", "_routes", "_rules_version")
 
-    def __init__(self, registry: TopicRegistry) -> None:
+    def __init__(self, registry: TopicRegistry, authorizer: "Authorizer | None" = None) -> None:
         self._registry = registry
         self._epoch = registry.epoch
-        self._routes: dict[tuple[int, bytes], tuple[ParsedProduceRequest, tuple[PartitionLog]]] = {}
+        self._authorizer = authorizer
+        self._rules_version = 0 if authorizer is None else authorizer.version
+        self._routes: dict[RouteKey, tuple[ParsedProduceRequest, tuple[PartitionLog]]] = {}
         registry.idle_closed.add(self._forget_closed)
 
     def __len__(self) -> int:
         return len(self._routes)
 
     def find(
-        self, version: int, single_batch: SingleBatch | None
+        self, version: int, single_batch: SingleBatch | None, peer: "Peer"
     ) -> tuple[ParsedProduceRequest, tuple[PartitionLog]] | None:
         """Return the request that holds a batch, and its log; None if its route is not cached.
 
@@ -70,7 +78,13 @@ class ProduceRouteCache:
         if self._epoch != self._registry.epoch:
             self._epoch = self._registry.epoch
             self._routes.clear()
-        route = self._routes.get((version, head))
+        authorizer, writer = self._authorizer, None
+        if authorizer is not None:
+            writer = peer.principal, peer.host
+            if self._rules_version != authorizer.version:
+                self._rules_version = authorizer.version
+                self._routes.clear()
+        route = self._routes.get((version, head, writer))
         if route is None or len(records) <= FLAGS_AT:
             return None
         if route[1][0].is_closed or records[FLAGS_AT] & TRANSACTIONAL_BIT:
@@ -83,13 +97,15 @@ class ProduceRouteCache:
         single_batch: SingleBatch | None,
         request: ParsedProduceRequest,
         found: Sequence[PartitionLog | int],
+        peer: "Peer",
     ) -> None:
         """Cache the route of a request, if it has one batch and that has a log."""
         if single_batch is None or isinstance(found[0], int):
             return
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
-        self._routes[version, single_batch[0]] = (request, (found[0],))
+        writer = None if self._authorizer is None else (peer.principal, peer.host)
+        self._routes[version, single_batch[0], writer] = (request, (found[0],))
 
     def _forget_closed(self) -> None:
         """Drop the routes to closed logs: the next request opens its log again."""

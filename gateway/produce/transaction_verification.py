@@ -1,6 +1,8 @@
 """TransactionVerification: whether a transactional batch may be appended to a partition.
 
-Rule: a batch of a transaction that is open in its partition needs no verification. The first one
+Rule: the producer of a batch must be that of the request's transactional id, so that nobody writes
+into the transaction of another. A batch of a transaction that is open in its partition needs no
+more verification. The first one
 there is verified when the coordinator confirms that the transaction includes the partition; from
 Produce 12 on, the batch itself adds the partition (KIP-890), durably before it is appended.
 Must not know: how batches are appended, where responses are sent.
@@ -71,7 +73,11 @@ class TransactionVerification:
         unverified: dict[int, VerificationKey] = {}
         for number, log, batch in batches:
             producer = _transactional_producer(batch)
-            if producer is None or log.has_transaction(*producer):
+            if producer is None:
+                continue
+            if log.has_transaction(*producer):
+                if not self._transactions.is_producer(transactional_id, producer.producer_id):
+                    errors[number] = ErrorCode.INVALID_PRODUCER_ID_MAPPING
                 continue
             key = transactional_id, producer, TopicPartition(log.topic, log.index)
             error = self._transactions.verify(*key)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from kledger.gateway.net.connection_state import ByteBudget, ConnectionState, ResponseSlot
 from kledger.gateway.net.ports import ResponseFrame
+from kledger.gateway.request_context import Peer
 
 
 class OpenMeter:
@@ -45,6 +46,7 @@ class RecordingPort:
 
     def __init__(self) -> None:
         self.connection_id = 1
+        self.peer = Peer("test")
         self.peer_host = "test"
         self.retained_slot: ResponseSlot | None = None
         self.throttle_time_ms = 0

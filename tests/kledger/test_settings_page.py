@@ -30,6 +30,7 @@ ADDRESSES = {"server.kafka", "server.native", "server.admin"}
 VALUES = {
     **dict.fromkeys(ADDRESSES, "127.0.0.1:7"),
     "kafka.max_connections_per_ip_overrides": "127.0.0.1:7",
+    "kafka.super_users": "User:root",
     "topics.batch_validation": "full",
     "topics.kledger_data_read_priority": "bookkeeper-first",
 }

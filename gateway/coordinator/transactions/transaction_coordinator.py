@@ -183,6 +183,16 @@ class TransactionCoordinator:
         """Return the record of a transactional id, or None."""
         return self._records.get(transactional_id)
 
+    def is_producer(self, transactional_id: str, producer_id: int) -> bool:
+        """Whether a producer id is that of a transactional id.
+
+        True also where another coordinator would know: it verified the first batch.
+        """
+        record = self._records.get(transactional_id)
+        if record is None:
+            return bool(self.shards.error(transactional_id))
+        return producer_id == record.producer_id
+
     def verify(
         self, transactional_id: str, producer: ProducerIdAndEpoch, topic_partition: TopicPartition
     ) -> ErrorCode:

@@ -72,6 +72,9 @@ def test_settings_of_the_gateway_are_among_them_but_for_its_own() -> None:
         "queued.max.connection.bytes",
         "queued.max.response.bytes",
         "send.buffer.max.bytes",
+        # Of Kafka's authorizer, which reads them by itself.
+        "allow.everyone.if.no.acl.found",
+        "super.users",
     } == {name for name, _ in GatewayConfig().kafka_items()} - KAFKA_KEYS.keys()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from kledger.batches.header import FLAGS_AT, TRANSACTIONAL_BIT
 from kledger.gateway.produce.request import ROUTES_MAX, ProduceRouteCache
+from kledger.gateway.request_context import Peer
 from kledger.gateway.wire.codec import encode
 from kledger.gateway.wire.produce_codec import (
     ParsedProduceRequest,
@@ -20,6 +21,7 @@ from tests.gateway.running import batch, produce
 
 VERSION = 9
 BATCH = batch(b"v")
+PEER = Peer("127.0.0.1")
 
 
 def frame_of(batches: dict[int, bytes | None], acks: int = -1) -> memoryview:
@@ -27,9 +29,9 @@ def frame_of(batches: dict[int, bytes | None], acks: int = -1) -> memoryview:
 
 
 def find(
-    heads: ProduceRouteCache, frame: memoryview, version: int = VERSION
+    heads: ProduceRouteCache, frame: memoryview, version: int = VERSION, peer: Peer = PEER
 ) -> tuple[ParsedProduceRequest, Sequence[PartitionLog | int]] | None:
-    return heads.find(version, find_single_batch(frame, version, 0))
+    return heads.find(version, find_single_batch(frame, version, 0), peer)
 
 
 def remember(
@@ -37,7 +39,7 @@ def remember(
 ) -> None:
     assert find(heads, frame, version) is None
     single_batch = find_single_batch(frame, version, 0)
-    heads.remember(version, single_batch, parse_produce_request(frame, version)[0], found)
+    heads.remember(version, single_batch, parse_produce_request(frame, version)[0], found, PEER)
 
 
 @asynccontextmanager

@@ -1,0 +1,48 @@
+"""Produce rights: what the client of a Produce request may write to.
+
+Rule: without an authorizer nothing is asked. A topic that the client may not write to is refused
+whether it exists or not; an id that is unknown has no name that could be asked for.
+Must not know: requests, what is done with a refusal.
+"""
+
+from typing import TYPE_CHECKING
+
+from kledger.gateway.metadata.partition_lookup import TopicLookup
+from kledger.gateway.request_context import Peer, is_authorized
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.produce_codec import TOPIC_ID_SINCE
+from kledger.security.acl_state import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kledger.gateway.services import Services
+
+
+class ProduceRights:
+    """Asks for the rights of one server's Produce requests."""
+
+    def __init__(self, services: "Services", lookup: TopicLookup) -> None:
+        self._services = services
+        self._lookup = lookup
+
+    def topic_refusal(self, peer: Peer, key: bytes, version: int) -> ErrorCode:
+        """Return why a client may not write to a topic, by its name or id; NONE if it may."""
+        if self._services.authorizer is None:
+            return ErrorCode.NONE
+        has_ids = version >= TOPIC_ID_SINCE
+        topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
+        if topic is None and has_ids:
+            return ErrorCode.NONE
+        name = key.decode("utf-8", "replace") if topic is None else topic.name
+        if is_authorized(self._services, peer, Operation.WRITE, ResourceType.TOPIC, name):
+            return ErrorCode.NONE
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def may_write_transactions(self, peer: Peer, transactional_id: str | None) -> bool:
+        """Return whether a client may send transactional batches with a transactional id."""
+        return transactional_id is not None and is_authorized(
+            self._services,
+            peer,
+            Operation.WRITE,
+            ResourceType.TRANSACTIONAL_ID,
+            transactional_id,
+        )
