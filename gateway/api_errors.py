@@ -9,6 +9,7 @@ Must not know: the messages of the APIs that use it.
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
+import kledger.security.delegation_token_state as tokens
 import kledger.topics.errors as topics_errors
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError
@@ -63,6 +64,11 @@ _CODES = ErrorTable(
         topics_errors.UnknownPosition: ErrorCode.INVALID_REQUEST,  # likewise
         topics_errors.StrategyNotAllowed: ErrorCode.POLICY_VIOLATION,  # likewise
         topics_errors.StrategyFailed: ErrorCode.OPERATION_NOT_ATTEMPTED,  # likewise
+        tokens.DelegationTokensDisabled: ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+        tokens.DelegationTokenNotFound: ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
+        tokens.DelegationTokenExpired: ErrorCode.DELEGATION_TOKEN_EXPIRED,
+        tokens.DelegationTokenOwnerMismatch: ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+        tokens.TooManyDelegationTokens: ErrorCode.POLICY_VIOLATION,
         topics_errors.TopicStorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
         LedgerError: ErrorCode.KAFKA_STORAGE_ERROR,
     }

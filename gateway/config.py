@@ -7,7 +7,7 @@ Must not know: the sources of values (files, flags, environment); `kledger.setti
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 MIB = 1024 * 1024
@@ -92,6 +92,15 @@ class GatewayConfig:
     telemetry_max_bytes: int = 1 * MIB
     """Size of one push of a client, compressed."""
 
+    # Delegation tokens.
+    delegation_token_secret_key: str = field(default="", repr=False)
+    """Signs delegation tokens; without it there are none. Another one invalidates all tokens."""
+    delegation_token_max_lifetime_ms: int = 604_800_000
+    delegation_token_expiry_time_ms: int = 86_400_000
+    """How long a token lives unless it is renewed."""
+    delegation_token_expiry_check_interval_ms: int = 3_600_000
+    """How often tokens that have expired are removed."""
+
     # Limits of connections. Over a limit, the server does not read the socket.
     socket_request_max_bytes: int = 100 * MIB
     """Size of one request; a larger one closes the connection."""
@@ -122,5 +131,5 @@ class GatewayConfig:
 
     def kafka_items(self) -> Iterator[tuple[str, int | bool | str]]:
         """Yield every setting as (Kafka's dotted name, value)."""
-        for field in fields(self):
-            yield field.name.replace("_", "."), getattr(self, field.name)
+        for each in fields(self):
+            yield each.name.replace("_", "."), getattr(self, each.name)

@@ -28,6 +28,8 @@ from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.security.authorizer import STANDARD_AUTHORIZER, Authorizer, parse_super_users
+from kledger.security.delegation_token_state import DelegationTokenConfig
+from kledger.security.delegation_tokens import DelegationTokens
 from kledger.security.users import Users
 from kledger.topics import TopicRegistry
 
@@ -86,6 +88,7 @@ def open_services(
         transactions=transactions,
         quotas=ClientQuotas(store, clock, config),
         users=Users(store, entropy),
+        delegation_tokens=DelegationTokens(store, _token_config(config), clock, entropy),
         broker_settings=broker_settings,
         client_metrics=client_metrics,
         telemetry=telemetry,
@@ -116,4 +119,12 @@ def _open_authorizer(store: LedgerStore, config: GatewayConfig, clock: Clock) ->
         clock,
         super_users=parse_super_users(config.super_users),
         allows_without_rules=config.allow_everyone_if_no_acl_found,
+    )
+
+
+def _token_config(config: GatewayConfig) -> DelegationTokenConfig:
+    return DelegationTokenConfig(
+        secret_key=config.delegation_token_secret_key,
+        max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+        expiry_time_ms=config.delegation_token_expiry_time_ms,
     )

@@ -27,8 +27,15 @@ class Peer:
     host: str
     port: int = 0
     principal: Principal = ANONYMOUS
+    is_token: bool = False
+    """Whether it authenticated by a delegation token."""
     software_name: str = UNKNOWN_SOFTWARE
     software_version: str = UNKNOWN_SOFTWARE
+
+    @property
+    def may_use_token_requests(self) -> bool:
+        """Whether it may create and see delegation tokens: not by a token itself (KIP-48)."""
+        return self.principal != ANONYMOUS and not self.is_token
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ to its line, and one of
   `def bind(services)`                  returns a `handle` of either kind that keeps a state;
   `def make_handler(services)`          Produce and Fetch, which work on the frame
                                         (`gateway.net.router`).
-Keys that one node without security cannot serve are rows of `handlers/single_node`.
+Keys that one node has nothing to do for are rows of `handlers/single_node`.
 Modules are imported when the first request of their key arrives, which keeps the start short.
 Must not know: what handlers do. Handlers never import each other.
 """
@@ -82,10 +82,10 @@ HANDLERS: tuple[HandlerSpec, ...] = (
     _single_node(34, 1, 2, "k34_alter_replica_log_dirs"),
     _spec(35, 1, 5, "k35_describe_log_dirs"),
     _spec(37, 0, 3, "k37_create_partitions"),
-    _single_node(38, 1, 3, "k38_create_delegation_token"),
-    _single_node(39, 1, 2, "k39_renew_delegation_token"),
-    _single_node(40, 1, 2, "k40_expire_delegation_token"),
-    _single_node(41, 1, 3, "k41_describe_delegation_token"),
+    _spec(38, 1, 3, "k38_create_delegation_token"),
+    _spec(39, 1, 2, "k39_renew_delegation_token"),
+    _spec(40, 1, 2, "k40_expire_delegation_token"),
+    _spec(41, 1, 3, "k41_describe_delegation_token"),
     _spec(42, 0, 2, "k42_delete_groups"),
     _single_node(43, 0, 2, "k43_elect_leaders"),
     _spec(44, 0, 1, "k44_incremental_alter_configs"),

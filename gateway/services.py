@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kledger.runtime.tasks import Supervisor
     from kledger.runtime.timers import Timers
     from kledger.security.authorizer import Authorizer
+    from kledger.security.delegation_tokens import DelegationTokens
     from kledger.security.users import Users
     from kledger.topics.registry import TopicRegistry
 
@@ -51,6 +52,7 @@ class Services:
     transactions: "TransactionCoordinator"
     quotas: "ClientQuotas"
     users: "Users"
+    delegation_tokens: "DelegationTokens"
     broker_settings: "BrokerSettings"
     client_metrics: "ClientMetricsSubscriptions"
     telemetry: "ClientTelemetry"

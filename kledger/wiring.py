@@ -57,6 +57,7 @@ TIER_CACHE_FOLDER = ".tier-cache"
 _RETENTION = NamedUnit("background work", "retention, until its next time")
 _OFFLOADING = NamedUnit("background work", "offloading, until its next time")
 _IDLE = NamedUnit("background work", "closing idle partitions, until its next time")
+_TOKENS = NamedUnit("background work", "removing expired tokens, until its next time")
 IDLE_ROUNDS = 4
 """How often in the idle time of partitions the server closes idle ones."""
 MANY_CLOSED = 500
@@ -142,15 +143,7 @@ class BrokerServer:
                 self.native_address = await self._listen_native(self._services, settings.native)
             if settings.admin is not None:
                 self.admin_address = await self._listen_admin(settings.admin)
-            self._supervisor.spawn(self._enforce_retention(self._services), "retention")
-            if self._settings.offload.url is not None:
-                self._supervisor.spawn(self._offload_due(self._services), "offloading")
-            if self._services.config.log_cleaner_enable:
-                self._supervisor.spawn(self._cleaner_of(self._services).run(), "log cleaner")
-            if settings.log_partitions_max_idle_ms > 0:
-                self._supervisor.spawn(
-                    self._close_idle_partitions(self._services), "idle partitions"
-                )
+            self._start_background_work(self._services)
         except BaseException as error:
             await self.stop()
             raise _start_error(error, None if settings.memory else settings.data) from error
@@ -160,6 +153,18 @@ class BrokerServer:
             logger.info("serving native clients on %s", self.native_address)
         if self.admin_address:
             logger.info("serving administrators on %s", self.admin_address)
+
+    def _start_background_work(self, services: Services) -> None:
+        spawn, settings = self._supervisor.spawn, self._settings
+        spawn(self._enforce_retention(services), "retention")
+        if settings.offload.url is not None:
+            spawn(self._offload_due(services), "offloading")
+        if services.config.log_cleaner_enable:
+            spawn(self._cleaner_of(services).run(), "log cleaner")
+        if services.delegation_tokens.is_enabled:
+            spawn(self._remove_expired_tokens(services), "delegation tokens")
+        if settings.server.log_partitions_max_idle_ms > 0:
+            spawn(self._close_idle_partitions(services), "idle partitions")
 
     def ready_line(self) -> str:
         """Return the line with the addresses, which programs wait for."""
@@ -324,6 +329,14 @@ class BrokerServer:
             await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
             with self._supervisor.containment.guarding(_RETENTION):
                 await services.registry.enforce_retention(services.groups.offsets.lowest_committed)
+
+    async def _remove_expired_tokens(self, services: Services) -> None:
+        """Remove delegation tokens that have expired; until then they open nothing, either."""
+        while True:
+            await self._clock.sleep(services.config.delegation_token_expiry_check_interval_ms)
+            with self._supervisor.containment.guarding(_TOKENS):
+                while await services.delegation_tokens.remove_expired():
+                    pass
 
     async def _close_idle_partitions(self, services: Services) -> None:
         """Close partitions without a request for `log_partitions_max_idle_ms`, or a bit longer."""

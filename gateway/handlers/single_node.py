@@ -1,10 +1,8 @@
-"""What one node without security answers about other nodes and about tokens: keys 34-55.
+"""What one node answers about other nodes: keys 34, 43-46 and 55.
 
 - 34 AlterReplicaLogDirs: there is one log folder, the one that DescribeLogDirs shows, and every
   partition is in it. Another folder is LOG_DIR_NOT_FOUND for each partition. Each topic gets one
   entry per folder that names it.
-- 38-41 delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Apache Kafka answers on a
-  listener without authentication.
 - 43 ElectLeaders: this node leads every partition, ELECTION_NOT_NEEDED, which Kafka's tool counts
   as done. For all partitions (null) the answer lists only new leaders: each topic without any. An
   unknown type of election is INVALID_REQUEST for each partition, and for the whole if there is one.
@@ -17,7 +15,7 @@
 Unknown topics and partitions are UNKNOWN_TOPIC_OR_PARTITION in 34, 43 and 45.
 
 Rule: one row of ANSWERS per key; `gateway.served_apis` has the versions. An answer imports its own
-schema, so that the first request of one key does not wait for those of nine. Nothing is stored.
+schema, so that the first request of one key does not wait for those of five. Nothing is stored.
 """
 
 from collections.abc import Callable
@@ -26,11 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from kledger.gateway.wire.messages import k34_alter_replica_log_dirs as k34
-    from kledger.gateway.wire.messages import k38_create_delegation_token as k38
     from kledger.gateway.wire.messages import k43_elect_leaders as k43
     from kledger.gateway.wire.messages import k45_alter_partition_reassignments as k45
     from kledger.gateway.wire.messages import k55_describe_quorum as k55
@@ -38,7 +34,6 @@ if TYPE_CHECKING:
 ELECTION_TYPES = (0, 1)
 """Preferred and unclean (KIP-460)."""
 METADATA_PARTITION = "__cluster_metadata", 0
-NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 def alter_replica_log_dirs(
@@ -69,27 +64,6 @@ def alter_replica_log_dirs(
             for folder in request.dirs
             for topic in folder.topics
         ]
-    )
-
-
-def create_delegation_token(
-    _context: RequestContext, request: "k38.CreateDelegationTokenRequest"
-) -> "k38.CreateDelegationTokenResponse":
-    """Refuse; name the owner that the client asks for, or the client itself (KIP-373)."""
-    from kledger.gateway.wire.messages import k38_create_delegation_token as k38
-
-    owner_type, owner_name = request.owner_principal_type, request.owner_principal_name
-    if not owner_name or owner_type is None:
-        owner_type, owner_name = ANONYMOUS.principal_type, ANONYMOUS.name
-    return k38.CreateDelegationTokenResponse(
-        error_code=NO_TOKENS,
-        principal_type=owner_type,
-        principal_name=owner_name,
-        token_requester_principal_type=ANONYMOUS.principal_type,
-        token_requester_principal_name=ANONYMOUS.name,
-        issue_timestamp_ms=-1,
-        expiry_timestamp_ms=-1,
-        max_timestamp_ms=-1,
     )
 
 
@@ -265,10 +239,6 @@ def _always(schema: str, **fields: object) -> SingleNodeAnswer:
 
 ANSWERS: dict[int, SingleNodeAnswer] = {
     34: SingleNodeAnswer(alter_replica_log_dirs),
-    38: SingleNodeAnswer(create_delegation_token),
-    39: _always("k39_renew_delegation_token", error_code=NO_TOKENS, expiry_timestamp_ms=-1),
-    40: _always("k40_expire_delegation_token", error_code=NO_TOKENS, expiry_timestamp_ms=-1),
-    41: _always("k41_describe_delegation_token", error_code=NO_TOKENS),
     43: SingleNodeAnswer(elect_leaders),
     45: SingleNodeAnswer(alter_partition_reassignments),
     46: _always("k46_list_partition_reassignments", error_message=None),

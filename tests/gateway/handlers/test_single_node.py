@@ -1,8 +1,7 @@
-"""What one node answers about other nodes and about tokens, as Apache Kafka 4.3 does."""
+"""What one node answers about other nodes, as Apache Kafka 4.3 does."""
 
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
 
@@ -14,7 +13,6 @@ from kledger.gateway.wire.messages import k45_alter_partition_reassignments as k
 from kledger.gateway.wire.messages import k46_list_partition_reassignments as k46
 from kledger.gateway.wire.messages import k55_describe_quorum as k55
 from kledger.gateway.wire.messages.k35_describe_log_dirs import DescribeLogDirsRequest
-from kledger.gateway.wire.messages.k38_create_delegation_token import CreateDelegationTokenRequest
 from tests.gateway.running import START_MS, running_gateway
 
 NONE, UNKNOWN_TOPIC, INVALID_REQUEST = 0, 3, 42
@@ -72,47 +70,6 @@ class TestAlterReplicaLogDirs:
                 topic.topic_name: [each.partition_index for each in topic.partitions]
                 for topic in answer.results
             }
-
-
-class TestDelegationTokens:
-    @pytest.mark.parametrize(
-        ("stem", "versions", "nothing"),
-        [
-            (
-                "k38_create_delegation_token",
-                range(1, 4),
-                {
-                    "token_id": "",
-                    "hmac": b"",
-                    "expiry_timestamp_ms": -1,
-                    "principal_type": "User",
-                    "principal_name": "ANONYMOUS",
-                },
-            ),
-            ("k39_renew_delegation_token", range(1, 3), {"expiry_timestamp_ms": -1}),
-            ("k40_expire_delegation_token", range(1, 3), {"expiry_timestamp_ms": -1}),
-            ("k41_describe_delegation_token", range(1, 4), {"tokens": []}),
-        ],
-    )
-    async def test_every_version_refuses(
-        self, stem: str, versions: range, nothing: dict[str, object]
-    ) -> None:
-        request = import_module(f"kledger.gateway.wire.messages.{stem}").REQUEST
-        async with running_gateway() as gateway, gateway.client() as client:
-            for version in versions:
-                answer = await client.ask(request(), version)
-                assert NOT_ALLOWED == answer.error_code
-                assert nothing == {name: getattr(answer, name) for name in nothing}
-
-    @pytest.mark.parametrize("owner_type", ["User", ""])
-    async def test_answer_names_the_owner_and_the_requester(self, owner_type: str) -> None:
-        request = CreateDelegationTokenRequest(
-            owner_principal_type=owner_type, owner_principal_name="a"
-        )
-        async with running_gateway() as gateway, gateway.client() as client:
-            answer = await client.ask(request, 3)
-            assert (owner_type, "a") == (answer.principal_type, answer.principal_name)
-            assert "ANONYMOUS" == answer.token_requester_principal_name
 
 
 class TestElectLeaders:

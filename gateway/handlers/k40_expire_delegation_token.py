@@ -1,0 +1,39 @@
+"""ExpireDelegationToken, key 40, versions 1-2 (KIP-48).
+
+Behaviour:
+- The owner and the renewers of a token can set when it expires, up to its maximum; a negative
+  period removes it at once.
+- Clients that did not authenticate, or did by a token, are refused with
+  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+"""
+
+from kledger.gateway.api_errors import error_code_of
+from kledger.gateway.request_context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k40_expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from kledger.ledger import LedgerError
+from kledger.security.delegation_token_state import DelegationTokenRefused
+
+KEY = 40
+MIN_VERSION = 1
+MAX_VERSION = 2
+
+
+async def handle(
+    context: RequestContext, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    """Set when a token expires, or remove it."""
+    response = ExpireDelegationTokenResponse(expiry_timestamp_ms=-1)
+    if not context.peer.may_use_token_requests:
+        response.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        return response
+    try:
+        response.expiry_timestamp_ms = await context.services.delegation_tokens.expire(
+            request.hmac, context.peer.principal, request.expiry_time_period_ms
+        )
+    except (DelegationTokenRefused, LedgerError) as error:
+        response.error_code = error_code_of(error)
+    return response

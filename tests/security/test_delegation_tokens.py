@@ -1,0 +1,151 @@
+"""Stored tokens: durable, indexed by HMAC and owner, gone when they have expired."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger.record_table import submit_together
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.runtime.entropy import SeededEntropy
+from kledger.security import delegation_tokens
+from kledger.security.delegation_token_state import (
+    DelegationTokenConfig,
+    DelegationTokenNotFound,
+    DelegationTokensDisabled,
+    TooManyDelegationTokens,
+)
+from kledger.security.delegation_tokens import DelegationTokens, IssuedToken
+from kledger.security.principal import Principal
+
+ANN, BOB = Principal("ann"), Principal("bob")
+CONFIG = DelegationTokenConfig(secret_key="s3cret", max_lifetime_ms=1_000, expiry_time_ms=100)
+
+
+@asynccontextmanager
+async def opened(
+    engine: FaultyEngine | None = None,
+    clock: ManualClock | None = None,
+    config: DelegationTokenConfig = CONFIG,
+    seed: int = 1,
+) -> AsyncIterator[DelegationTokens]:
+    clock = clock or ManualClock(5_000)
+    async with LedgerStore.open(None, engine=engine or FaultyEngine(None), clock=clock) as store:
+        yield DelegationTokens(store, config, clock, SeededEntropy(seed))
+
+
+async def create(tokens: DelegationTokens, owner: Principal = ANN) -> IssuedToken:
+    return await tokens.create(owner=owner, requester=ANN, renewers=[BOB], max_lifetime_ms=-1)
+
+
+async def test_tokens_survive_a_restart_without_their_hmac_on_disk() -> None:
+    engine, clock = FaultyEngine(None), ManualClock(5_000)
+    async with opened(engine, clock) as tokens:
+        made = await create(tokens)
+        assert [made] == list(tokens.all())
+    async with opened(engine, clock) as tokens:
+        assert made == tokens.find(made.token.token_id)
+        assert 5_060 == (await tokens.renew(made.hmac, BOB, 60)).expiry_ms
+    async with LedgerStore.open(None, engine=engine, clock=clock) as store:
+        rows = b"".join(key + row for key, row in store.scan_rows(delegation_tokens.PREFIX))
+    assert made.token.token_id.encode() in rows
+    assert made.hmac not in rows
+
+
+async def test_another_secret_invalidates_every_token() -> None:
+    engine, clock = FaultyEngine(None), ManualClock(5_000)
+    async with opened(engine, clock) as tokens:
+        made = await create(tokens)
+    other = DelegationTokenConfig(secret_key="other")
+    async with opened(engine, clock, other) as tokens:
+        found = tokens.find(made.token.token_id)
+        assert found is not None
+        assert found.hmac != made.hmac
+        with pytest.raises(DelegationTokenNotFound):
+            await tokens.renew(made.hmac, ANN, -1)
+
+
+async def test_without_a_secret_there_are_no_tokens() -> None:
+    engine, clock = FaultyEngine(None), ManualClock(5_000)
+    async with opened(engine, clock) as tokens:
+        made = await create(tokens)
+    async with opened(engine, clock, DelegationTokenConfig()) as tokens:
+        assert not tokens.is_enabled
+        assert tokens.find(made.token.token_id) is None
+        for call in (
+            create(tokens),
+            tokens.renew(made.hmac, ANN, -1),
+            tokens.expire(made.hmac, ANN, -1),
+        ):
+            with pytest.raises(DelegationTokensDisabled):
+                await call
+        with pytest.raises(DelegationTokensDisabled):
+            tokens.all()
+
+
+async def test_an_expired_token_opens_nothing_and_is_removed() -> None:
+    clock = ManualClock(5_000)
+    async with opened(clock=clock) as tokens:
+        made, other = await create(tokens), await create(tokens)
+        await tokens.renew(other.hmac, BOB, -1)
+        assert 5_050 == await tokens.expire(made.hmac, BOB, 50)
+        clock.advance(50)
+        assert 0 == await tokens.remove_expired()
+        assert tokens.find(made.token.token_id) is not None
+        clock.advance(1)
+        assert tokens.find(made.token.token_id) is None
+        assert 1 == await tokens.remove_expired()
+        assert [other.token.token_id] == [each.token.token_id for each in tokens.all()]
+
+
+async def test_a_removed_token_is_unknown_at_once() -> None:
+    async with opened() as tokens:
+        made = await create(tokens)
+        assert 5_000 == await tokens.expire(made.hmac, ANN, -1)
+        assert tokens.find(made.token.token_id) is None
+        with pytest.raises(DelegationTokenNotFound):
+            await tokens.expire(made.hmac, ANN, -1)
+
+
+async def test_the_tokens_of_a_user_go_with_the_user() -> None:
+    async with opened() as tokens:
+        mine, others = await create(tokens), await create(tokens, BOB)
+        assert await submit_together(tokens.removals_of(ANN)) is None
+        assert [others] == list(tokens.all())
+        assert [] == tokens.removals_of(ANN)
+        with pytest.raises(DelegationTokenNotFound):
+            await tokens.renew(mine.hmac, ANN, -1)
+
+
+async def test_a_failed_write_changes_nothing() -> None:
+    engine = FaultyEngine(None)
+    async with opened(engine) as tokens:
+        made = await create(tokens)
+        for call in (
+            lambda: create(tokens),
+            lambda: tokens.renew(made.hmac, ANN, 10),
+            lambda: tokens.expire(made.hmac, ANN, -1),
+        ):
+            engine.fail_next("commit")
+            with pytest.raises(LedgerError):
+                await call()
+        assert [made] == list(tokens.all())
+
+
+async def test_tokens_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delegation_tokens, "TOKENS_OF_OWNER_MAX", 2)
+    monkeypatch.setattr(delegation_tokens, "TOKENS_MAX", 3)
+    monkeypatch.setattr(delegation_tokens, "REMOVED_AT_ONCE_MAX", 2)
+    clock = ManualClock(5_000)
+    async with opened(clock=clock) as tokens:
+        for _ in range(2):
+            await create(tokens)
+        with pytest.raises(TooManyDelegationTokens, match="User:ann"):
+            await create(tokens)
+        await create(tokens, BOB)
+        with pytest.raises(TooManyDelegationTokens, match="3 tokens"):
+            await create(tokens, BOB)
+        clock.advance(101)
+        assert [2, 1, 0] == [await tokens.remove_expired() for _ in range(3)]
+        assert await create(tokens)
