@@ -30,6 +30,7 @@ from kledger.runtime.timers import Timers
 from kledger.security.authorizer import STANDARD_AUTHORIZER, Authorizer, parse_super_users
 from kledger.security.delegation_token_state import DelegationTokenConfig
 from kledger.security.delegation_tokens import DelegationTokens
+from kledger.security.principal import Principal
 from kledger.security.users import Users
 from kledger.topics import TopicRegistry
 
@@ -81,14 +82,15 @@ def open_services(
         compute_pool=store.compute_pool,
     )
     broker_settings = BrokerSettings(store, registry, config)
+    users, delegation_tokens = _open_users(store, config, clock, entropy)
     return Services(
         registry=registry,
         groups=groups,
         producer_ids=producer_ids,
         transactions=transactions,
         quotas=ClientQuotas(store, clock, config),
-        users=Users(store, entropy),
-        delegation_tokens=DelegationTokens(store, _token_config(config), clock, entropy),
+        users=users,
+        delegation_tokens=delegation_tokens,
         broker_settings=broker_settings,
         client_metrics=client_metrics,
         telemetry=telemetry,
@@ -122,9 +124,21 @@ def _open_authorizer(store: LedgerStore, config: GatewayConfig, clock: Clock) ->
     )
 
 
-def _token_config(config: GatewayConfig) -> DelegationTokenConfig:
-    return DelegationTokenConfig(
-        secret_key=config.delegation_token_secret_key,
-        max_lifetime_ms=config.delegation_token_max_lifetime_ms,
-        expiry_time_ms=config.delegation_token_expiry_time_ms,
+def _open_users(
+    store: LedgerStore, config: GatewayConfig, clock: Clock, entropy: Entropy
+) -> tuple[Users, DelegationTokens]:
+    """Load users and their delegation tokens, which go with them."""
+    tokens = DelegationTokens(
+        store,
+        DelegationTokenConfig(
+            secret_key=config.delegation_token_secret_key,
+            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+            expiry_time_ms=config.delegation_token_expiry_time_ms,
+        ),
+        clock=clock,
+        entropy=entropy,
+        pool=store.compute_pool,
     )
+    users = Users(store, entropy)
+    users.changes_at_end = lambda user: tokens.removals_of(Principal(user))
+    return users, tokens

@@ -1,20 +1,42 @@
 """DelegationTokens: the tokens of one server, each a durable row (KIP-48).
 
 Rule: a change holds when its row is durable. A row has no HMAC: that is computed from the token's
-id with the server's secret, which is never stored. Tokens that have expired open nothing, and are
-removed by `remove_expired`.
-Must not know: messages, mechanisms, who may create tokens for others.
+id with the server's secret, which is never stored. What it has of it is a hash, by which a token of
+another secret is known to be void, and credentials of SCRAM, which prove it. Tokens that have
+expired open nothing, and are removed by `remove_expired`.
+Must not know: messages, the steps of a login, who may create tokens for others.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kledger.ledger import LedgerStore
 from kledger.ledger.record_table import RecordChange, RecordRows, RecordTable, submit_together
-from kledger.ledger.row_format import I64, TEXT16, TEXT_REST, RowFormat, RowKey, RowLayout, array
+from kledger.ledger.row_format import (
+    BYTES32,
+    I64,
+    TEXT16,
+    TEXT_REST,
+    U32,
+    RowFormat,
+    RowKey,
+    RowLayout,
+    array,
+)
+from kledger.runtime.blocking import BlockingRunner
 from kledger.runtime.clock import Clock
 from kledger.runtime.deferred import Deferred
 from kledger.runtime.entropy import Entropy
+from kledger.security.credentials import (
+    ITERATIONS_MIN,
+    SALT_BYTES,
+    ScramCredential,
+    ScramMechanism,
+    make_credential,
+)
 from kledger.security.delegation_token_state import (
     DelegationToken,
     DelegationTokenConfig,
@@ -23,6 +45,7 @@ from kledger.security.delegation_token_state import (
     expired,
     new_token,
     renewed,
+    scram_password,
 )
 from kledger.security.principal import Principal
 
@@ -34,32 +57,57 @@ TOKENS_OF_OWNER_MAX: Final = 1_000
 REMOVED_AT_ONCE_MAX: Final = 1_000
 """Expired tokens that one write removes."""
 
+
+class StoredToken(NamedTuple):
+    """A token, and what proves that a client has its HMAC.
+
+    Attributes:
+        hmac_hash: SHA-256 of the HMAC.
+        scram_sha_256, scram_sha_512: credentials of which the HMAC in Base64 is the password.
+    """
+
+    token: DelegationToken
+    hmac_hash: bytes
+    scram_sha_256: ScramCredential
+    scram_sha_512: ScramCredential
+
+
 _PRINCIPAL = RowLayout(Principal, name=TEXT16, principal_type=TEXT16)
+_TOKEN = RowLayout(
+    DelegationToken,
+    token_id=TEXT16,
+    owner=_PRINCIPAL,
+    requester=_PRINCIPAL,
+    renewers=array(_PRINCIPAL),
+    issue_ms=I64,
+    max_ms=I64,
+    expiry_ms=I64,
+)
+_CREDENTIAL = RowLayout(
+    ScramCredential, salt=BYTES32, stored_key=BYTES32, server_key=BYTES32, iterations=U32
+)
 _KEYS = RowKey("delegation token", PREFIX, token_id=TEXT_REST)
-_TOKENS: RowFormat[DelegationToken] = RowFormat(
+_TOKENS: RowFormat[StoredToken] = RowFormat(
     "delegation token",
     {
         1: RowLayout(
-            DelegationToken,
-            owner=_PRINCIPAL,
-            requester=_PRINCIPAL,
-            renewers=array(_PRINCIPAL, make=tuple),
-            issue_ms=I64,
-            max_ms=I64,
-            expiry_ms=I64,
+            StoredToken,
+            token=_TOKEN,
+            hmac_hash=BYTES32,
+            scram_sha_256=_CREDENTIAL,
+            scram_sha_512=_CREDENTIAL,
         )
     },
-    given=("token_id",),
     has_checksum=True,
 )
 
 
-def _decode(key: bytes, row: bytes) -> tuple[str, DelegationToken]:
+def _decode(key: bytes, row: bytes) -> tuple[str, StoredToken]:
     (token_id,) = _KEYS.decode(key)
-    return token_id, _TOKENS.decode(row, token_id)
+    return token_id, _TOKENS.decode(row, which=token_id)
 
 
-_ROWS = RecordRows[str, DelegationToken](
+_ROWS = RecordRows[str, StoredToken](
     prefix=PREFIX, encode_key=_KEYS.encode, encode=_TOKENS.encode, decode=_decode
 )
 
@@ -75,9 +123,22 @@ class DelegationTokens:
     """The tokens of one server."""
 
     def __init__(
-        self, store: LedgerStore, config: DelegationTokenConfig, clock: Clock, entropy: Entropy
+        self,
+        store: LedgerStore,
+        config: DelegationTokenConfig,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        pool: BlockingRunner,
     ) -> None:
-        """Load the stored tokens. Without a secret they are kept, and open nothing.
+        """Load the stored tokens. Those of another secret, or all without one, open nothing.
+
+        Args:
+            store: keeps the rows.
+            config: limits and the secret.
+            clock: for the times of tokens.
+            entropy: for ids and salts.
+            pool: derives credentials.
 
         Raises:
             UnreadableRow: a row cannot be read.
@@ -85,9 +146,9 @@ class DelegationTokens:
         self._config = config
         self._clock = clock
         self._entropy = entropy
+        self._pool = pool
+        self._issued: dict[str, IssuedToken] = {}
         self._ids_by_hmac: dict[bytes, str] = {}
-        self._hmacs: dict[str, bytes] = {}
-        self._owners: dict[str, Principal] = {}
         self._ids_of_owner: dict[Principal, set[str]] = {}
         self._table = RecordTable(store, _ROWS, self._replayed)
         self._table.load()
@@ -97,24 +158,21 @@ class DelegationTokens:
         """Whether the server has a secret."""
         return bool(self._config.secret_key)
 
-    def all(self) -> Iterable[IssuedToken]:
+    def all(self) -> Collection[IssuedToken]:
         """Return the tokens, expired ones too until they are removed.
 
         Raises:
             DelegationTokensDisabled: the server has no secret.
         """
         self._check_enabled()
-        return [
-            IssuedToken(token, self._hmacs[token_id])
-            for token_id, token in self._table.durable.items()
-        ]
+        return self._issued.values()
 
-    def find(self, token_id: str) -> IssuedToken | None:
-        """Return the token with which a client authenticates; None: none, or it has expired."""
-        token = self._table.get(token_id)
-        if token is None or not self.is_enabled or token.is_expired(self._clock.now_ms()):
+    def find(self, token_id: str, now_ms: int) -> StoredToken | None:
+        """Return the token with which a client logs in; None: none, or it has expired."""
+        if token_id not in self._issued:
             return None
-        return IssuedToken(token, self._hmacs[token_id])
+        found = self._table.get(token_id)
+        return None if found is None or found.token.is_expired(now_ms) else found
 
     async def create(
         self,
@@ -131,12 +189,7 @@ class DelegationTokens:
             LedgerError: nothing was changed.
         """
         self._check_enabled()
-        if self._table.head_count() >= TOKENS_MAX:
-            raise TooManyDelegationTokens(f"there are {TOKENS_MAX} tokens, and no more are created")
-        if len(self._ids_of_owner.get(owner, ())) >= TOKENS_OF_OWNER_MAX:
-            raise TooManyDelegationTokens(
-                f"{owner} has {TOKENS_OF_OWNER_MAX} tokens, and gets no more"
-            )
+        self._check_room(owner)
         token = new_token(
             self._config,
             token_id=str(self._entropy.uuid4()),
@@ -146,25 +199,33 @@ class DelegationTokens:
             max_lifetime_ms=max_lifetime_ms,
             now_ms=self._clock.now_ms(),
         )
-        await _written(self._table.submit(token.token_id, token))
-        return IssuedToken(token, self._config.hmac_of(token.token_id))
+        hmac, salt = self._config.hmac_of(token.token_id), self._entropy.token(SALT_BYTES)
+        record = await self._pool.run(_stored_token, token, hmac, salt)
+        self._check_room(owner)  # Others may have got tokens meanwhile.
+        await _written(self._table.submit(token.token_id, record))
+        return IssuedToken(token, hmac)
 
-    async def renew(self, hmac: bytes, principal: Principal, period_ms: int) -> DelegationToken:
+    async def renew(self, hmac: bytes, principal: Principal, period_ms: int) -> int:
         """Renew the token with that HMAC; `renewed` documents the arguments.
+
+        Returns:
+            When it expires now, in milliseconds since 1970.
 
         Raises:
             DelegationTokenRefused: disabled, not found, expired, or the principal may not.
             LedgerError: nothing was changed.
         """
+        found, now_ms = self._with_hmac(hmac), self._clock.now_ms()
         token = renewed(
-            self._with_hmac(hmac),
+            None if found is None else found.token,
             self._config,
             principal=principal,
             period_ms=period_ms,
-            now_ms=self._clock.now_ms(),
+            now_ms=now_ms,
         )
-        await _written(self._table.submit(token.token_id, token))
-        return token
+        assert found is not None, "an unknown token was renewed"
+        await _written(self._table.submit(token.token_id, found._replace(token=token)))
+        return token.expiry_ms
 
     async def expire(self, hmac: bytes, principal: Principal, period_ms: int) -> int:
         """Expire the token with that HMAC; return when, in milliseconds since 1970.
@@ -173,11 +234,17 @@ class DelegationTokens:
             DelegationTokenRefused: disabled, not found, expired, or the principal may not.
             LedgerError: nothing was changed.
         """
-        before, now_ms = self._with_hmac(hmac), self._clock.now_ms()
-        after = expired(before, principal=principal, period_ms=period_ms, now_ms=now_ms)
-        assert before is not None, "an unknown token was expired"
-        await _written(self._table.submit(before.token_id, after))
-        return now_ms if after is None else after.expiry_ms
+        found, now_ms = self._with_hmac(hmac), self._clock.now_ms()
+        token = expired(
+            None if found is None else found.token,
+            principal=principal,
+            period_ms=period_ms,
+            now_ms=now_ms,
+        )
+        assert found is not None, "an unknown token was expired"
+        after = None if token is None else found._replace(token=token)
+        await _written(self._table.submit(found.token.token_id, after))
+        return now_ms if token is None else token.expiry_ms
 
     def removals_of(self, owner: Principal) -> list[RecordChange]:
         """Return the changes that remove an owner's tokens, to be written with the user's end."""
@@ -191,21 +258,29 @@ class DelegationTokens:
             LedgerError: they are still there, and open nothing.
         """
         now_ms = self._clock.now_ms()
-        changes: list[RecordChange] = []
-        for token_id, token in self._table.durable.items():
-            if token.is_expired(now_ms) and self._table.head(token_id) is token:
-                changes.append(self._table.change(token_id, None))
-                if len(changes) >= REMOVED_AT_ONCE_MAX:
-                    break
-        if changes:
-            await _written(submit_together(changes))
-        return len(changes)
+        expired_ids = (
+            token_id
+            for token_id, stored in self._table.durable.items()
+            if stored.token.is_expired(now_ms) and self._table.head(token_id) is stored
+        )
+        ids = list(islice(expired_ids, REMOVED_AT_ONCE_MAX))
+        if ids:
+            await _written(submit_together([self._table.change(each, None) for each in ids]))
+        return len(ids)
 
     def _check_enabled(self) -> None:
         if not self.is_enabled:
             raise DelegationTokensDisabled("the server has no delegation.token.secret.key")
 
-    def _with_hmac(self, hmac: bytes) -> DelegationToken | None:
+    def _check_room(self, owner: Principal) -> None:
+        if len(self._ids_of_owner.get(owner, ())) >= TOKENS_OF_OWNER_MAX:
+            raise TooManyDelegationTokens(
+                f"{owner} has {TOKENS_OF_OWNER_MAX} tokens, and gets no more"
+            )
+        if self._table.head_count() >= TOKENS_MAX:
+            raise TooManyDelegationTokens(f"there are {TOKENS_MAX} tokens, and no more are created")
+
+    def _with_hmac(self, hmac: bytes) -> StoredToken | None:
         """Return the newest state of the token; it may still be being written."""
         self._check_enabled()
         token_id = self._ids_by_hmac.get(hmac)
@@ -213,21 +288,38 @@ class DelegationTokens:
 
     def _replayed(self, token_id: str) -> None:
         """Index a token that holds, or forget one that was removed."""
-        token = self._table.get(token_id)
-        if token is None:
-            self._ids_by_hmac.pop(self._hmacs.pop(token_id, b""), None)
-            owner = self._owners.pop(token_id, None)
-            if owner is not None:
-                ids = self._ids_of_owner[owner]
-                ids.discard(token_id)
-                if not ids:
-                    del self._ids_of_owner[owner]
-        elif token_id not in self._owners:
-            self._owners[token_id] = token.owner
-            self._ids_of_owner.setdefault(token.owner, set()).add(token_id)
-            if self.is_enabled:
-                hmac = self._hmacs[token_id] = self._config.hmac_of(token_id)
-                self._ids_by_hmac[hmac] = token_id
+        stored = self._table.get(token_id)
+        if stored is None:
+            self._forget(token_id)
+            return
+        hmac = self._config.hmac_of(token_id) if self.is_enabled else b""
+        if compare_digest(_hash(hmac), stored.hmac_hash):
+            self._issued[token_id] = IssuedToken(stored.token, hmac)
+            self._ids_by_hmac[hmac] = token_id
+            self._ids_of_owner.setdefault(stored.token.owner, set()).add(token_id)
+
+    def _forget(self, token_id: str) -> None:
+        issued = self._issued.pop(token_id, None)
+        if issued is not None:
+            del self._ids_by_hmac[issued.hmac]
+            ids = self._ids_of_owner[issued.token.owner]
+            ids.remove(token_id)
+            if not ids:
+                del self._ids_of_owner[issued.token.owner]
+
+
+def _hash(hmac: bytes) -> bytes:
+    return sha256(hmac).digest()
+
+
+def _stored_token(token: DelegationToken, hmac: bytes, salt: bytes) -> StoredToken:
+    """Derive the credentials of a new token; takes milliseconds, in a thread."""
+    password = scram_password(hmac)
+    scram_sha_256, scram_sha_512 = (
+        make_credential(mechanism, password, salt, ITERATIONS_MIN)
+        for mechanism in (ScramMechanism.SHA_256, ScramMechanism.SHA_512)
+    )
+    return StoredToken(token, _hash(hmac), scram_sha_256, scram_sha_512)
 
 
 async def _written(change: Deferred[Exception | None]) -> None:

@@ -6,11 +6,11 @@ it is the same after a restart and nobody can work it out.
 Must not know: the messages of a login, who may change users.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kledger.ledger import LedgerStore
-from kledger.ledger.record_table import RecordRows, RecordTable, submit_together
+from kledger.ledger.record_table import RecordChange, RecordRows, RecordTable, submit_together
 from kledger.ledger.row_format import BYTES32, TEXT16, TEXT_REST, U32, RowFormat, RowKey, RowLayout
 from kledger.security.credentials import (
     PLAIN,
@@ -51,7 +51,11 @@ class TooManyUsers(Exception):
 
 
 class Users:
-    """The stored credentials."""
+    """The stored credentials.
+
+    Attributes:
+        changes_at_end: returns what is written with the end of a user, whose last credential goes.
+    """
 
     def __init__(self, store: LedgerStore, entropy: "Entropy") -> None:
         """Load what is stored.
@@ -70,6 +74,7 @@ class Users:
         stored = store.get_row(SECRET_KEY)
         self._secret = stored if stored is not None else entropy.token(SECRET_BYTES)
         self._is_secret_stored = stored is not None
+        self.changes_at_end: Callable[[str], Sequence[RecordChange]] = lambda _user: ()
 
     @property
     def names(self) -> list[str]:
@@ -107,6 +112,8 @@ class Users:
         if not records:
             return
         await self._store_secret()
+        for user in self._ending(changed):
+            records += self.changes_at_end(user)
         error = await submit_together(records)
         if error is not None:
             raise error
@@ -117,6 +124,14 @@ class Users:
         )
         if added and self._table.head_count() + added > CREDENTIALS_MAX:
             raise TooManyUsers(f"expected at most {CREDENTIALS_MAX} credentials of users")
+
+    def _ending(self, changed: "dict[UserMechanism, ScramCredential | None]") -> Iterator[str]:
+        """Yield the users who lose their last credential."""
+        for user in dict.fromkeys(user for user, _ in changed):
+            keys = [(user, mechanism) for mechanism in STORED_MECHANISMS]
+            before = [self._table.head(key) for key in keys]
+            if any(before) and not any(changed.get(key, self._table.head(key)) for key in keys):
+                yield user
 
     async def _store_secret(self) -> None:
         """Keep the secret of the decoys, with the first user: before there are only decoys."""

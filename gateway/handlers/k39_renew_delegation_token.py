@@ -30,10 +30,9 @@ async def handle(
         response.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return response
     try:
-        token = await context.services.delegation_tokens.renew(
+        response.expiry_timestamp_ms = await context.services.delegation_tokens.renew(
             request.hmac, context.peer.principal, request.renew_period_ms
         )
-        response.expiry_timestamp_ms = token.expiry_ms
     except (DelegationTokenRefused, LedgerError) as error:
         response.error_code = error_code_of(error)
     return response

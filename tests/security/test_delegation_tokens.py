@@ -8,16 +8,26 @@ import pytest
 from kledger.ledger import LedgerError, LedgerStore
 from kledger.ledger.record_table import submit_together
 from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.runtime.blocking import InlinePool
 from kledger.runtime.entropy import SeededEntropy
 from kledger.security import delegation_tokens
+from kledger.security.credentials import (
+    PLAIN,
+    ScramMechanism,
+    is_password_of,
+    make_credential,
+)
 from kledger.security.delegation_token_state import (
     DelegationTokenConfig,
     DelegationTokenNotFound,
     DelegationTokensDisabled,
     TooManyDelegationTokens,
+    scram_password,
 )
 from kledger.security.delegation_tokens import DelegationTokens, IssuedToken
 from kledger.security.principal import Principal
+from kledger.security.sasl.token_login import finding_tokens
+from kledger.security.users import Users
 
 ANN, BOB = Principal("ann"), Principal("bob")
 CONFIG = DelegationTokenConfig(secret_key="s3cret", max_lifetime_ms=1_000, expiry_time_ms=100)
@@ -32,11 +42,18 @@ async def opened(
 ) -> AsyncIterator[DelegationTokens]:
     clock = clock or ManualClock(5_000)
     async with LedgerStore.open(None, engine=engine or FaultyEngine(None), clock=clock) as store:
-        yield DelegationTokens(store, config, clock, SeededEntropy(seed))
+        yield DelegationTokens(
+            store, config, clock=clock, entropy=SeededEntropy(seed), pool=InlinePool()
+        )
 
 
 async def create(tokens: DelegationTokens, owner: Principal = ANN) -> IssuedToken:
     return await tokens.create(owner=owner, requester=ANN, renewers=[BOB], max_lifetime_ms=-1)
+
+
+def found(tokens: DelegationTokens, made: IssuedToken, now_ms: int = 5_000) -> object:
+    stored = tokens.find(made.token.token_id, now_ms)
+    return None if stored is None else stored.token
 
 
 async def test_tokens_survive_a_restart_without_their_hmac_on_disk() -> None:
@@ -45,8 +62,8 @@ async def test_tokens_survive_a_restart_without_their_hmac_on_disk() -> None:
         made = await create(tokens)
         assert [made] == list(tokens.all())
     async with opened(engine, clock) as tokens:
-        assert made == tokens.find(made.token.token_id)
-        assert 5_060 == (await tokens.renew(made.hmac, BOB, 60)).expiry_ms
+        assert made.token == found(tokens, made)
+        assert 5_060 == await tokens.renew(made.hmac, BOB, 60)
     async with LedgerStore.open(None, engine=engine, clock=clock) as store:
         rows = b"".join(key + row for key, row in store.scan_rows(delegation_tokens.PREFIX))
     assert made.token.token_id.encode() in rows
@@ -59,9 +76,8 @@ async def test_another_secret_invalidates_every_token() -> None:
         made = await create(tokens)
     other = DelegationTokenConfig(secret_key="other")
     async with opened(engine, clock, other) as tokens:
-        found = tokens.find(made.token.token_id)
-        assert found is not None
-        assert found.hmac != made.hmac
+        assert found(tokens, made) is None
+        assert [] == list(tokens.all())
         with pytest.raises(DelegationTokenNotFound):
             await tokens.renew(made.hmac, ANN, -1)
 
@@ -72,7 +88,7 @@ async def test_without_a_secret_there_are_no_tokens() -> None:
         made = await create(tokens)
     async with opened(engine, clock, DelegationTokenConfig()) as tokens:
         assert not tokens.is_enabled
-        assert tokens.find(made.token.token_id) is None
+        assert found(tokens, made) is None
         for call in (
             create(tokens),
             tokens.renew(made.hmac, ANN, -1),
@@ -92,9 +108,9 @@ async def test_an_expired_token_opens_nothing_and_is_removed() -> None:
         assert 5_050 == await tokens.expire(made.hmac, BOB, 50)
         clock.advance(50)
         assert 0 == await tokens.remove_expired()
-        assert tokens.find(made.token.token_id) is not None
+        assert found(tokens, made, clock.now_ms()) is not None
         clock.advance(1)
-        assert tokens.find(made.token.token_id) is None
+        assert found(tokens, made, clock.now_ms()) is None
         assert 1 == await tokens.remove_expired()
         assert [other.token.token_id] == [each.token.token_id for each in tokens.all()]
 
@@ -103,7 +119,7 @@ async def test_a_removed_token_is_unknown_at_once() -> None:
     async with opened() as tokens:
         made = await create(tokens)
         assert 5_000 == await tokens.expire(made.hmac, ANN, -1)
-        assert tokens.find(made.token.token_id) is None
+        assert found(tokens, made) is None
         with pytest.raises(DelegationTokenNotFound):
             await tokens.expire(made.hmac, ANN, -1)
 
@@ -116,6 +132,35 @@ async def test_the_tokens_of_a_user_go_with_the_user() -> None:
         assert [] == tokens.removals_of(ANN)
         with pytest.raises(DelegationTokenNotFound):
             await tokens.renew(mine.hmac, ANN, -1)
+
+
+async def test_the_last_credential_of_a_user_takes_the_tokens_along() -> None:
+    clock, entropy = ManualClock(5_000), SeededEntropy(1)
+    one = make_credential(ScramMechanism.SHA_256, "one", b"salt", 4096)
+    async with LedgerStore.open(None, clock=clock) as store:
+        tokens = DelegationTokens(store, CONFIG, clock=clock, entropy=entropy, pool=InlinePool())
+        users = Users(store, entropy)
+        users.changes_at_end = lambda user: tokens.removals_of(Principal(user))
+        await users.alter({("ann", PLAIN): one, ("ann", "SCRAM-SHA-256"): one}.items())
+        made = await create(tokens)
+        await users.alter({("ann", PLAIN): None, ("bob", PLAIN): one}.items())
+        await users.alter({("bob", PLAIN): None}.items())
+        assert found(tokens, made) is not None
+        await users.alter({("ann", "SCRAM-SHA-256"): None}.items())
+        assert found(tokens, made) is None
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+async def test_the_hmac_is_the_password_of_a_login(mechanism: ScramMechanism) -> None:
+    async with opened() as tokens:
+        made = await create(tokens)
+        find = finding_tokens(tokens)
+        known = find(mechanism, made.token.token_id, 5_000)
+        assert known is not None
+        assert (ANN, 5_100) == (known.principal, known.expires_at_ms)
+        assert is_password_of(mechanism, known.credential, scram_password(made.hmac))
+        assert find(mechanism, made.token.token_id, 5_101) is None
+        assert find(mechanism, "unknown", 5_000) is None
 
 
 async def test_a_failed_write_changes_nothing() -> None:
