@@ -142,6 +142,15 @@ class KafkaClient:
             found[topic.name] = len(topic.partitions)
         return found
 
+    def brokers(self) -> list[tuple[str, int]]:
+        """Return the addresses of all brokers of the cluster.
+
+        Raises:
+            ConnectionLost: none can be reached.
+        """
+        response = self.ask(MetadataRequest(topics=[]), MetadataResponse)
+        return [(each.host, each.port) for each in response.brokers]
+
     def offsets(
         self, times: Mapping[KafkaPartition, int], *, is_committed: bool
     ) -> dict[KafkaPartition, int]:
@@ -179,7 +188,14 @@ class KafkaClient:
                     found[where] = each.offset
         return found
 
-    def send_fetch(self, where: KafkaPartition, offset: int, *, is_committed: bool) -> None:
+    def send_fetch(
+        self,
+        where: KafkaPartition,
+        offset: int,
+        *,
+        is_committed: bool,
+        bytes_max: int = FETCH_BYTES_MAX,
+    ) -> None:
         """Ask for records from an offset on; `receive_fetch` takes them.
 
         Raises:
@@ -188,7 +204,7 @@ class KafkaClient:
         request = FetchRequest(
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
-            max_bytes=FETCH_BYTES_MAX,
+            max_bytes=bytes_max,
             isolation_level=int(is_committed),
             topics=[
                 FetchTopic(
@@ -197,7 +213,7 @@ class KafkaClient:
                         FetchPartition(
                             partition=where.partition,
                             fetch_offset=offset,
-                            partition_max_bytes=FETCH_BYTES_MAX,
+                            partition_max_bytes=bytes_max,
                         )
                     ],
                 )
@@ -205,19 +221,25 @@ class KafkaClient:
         )
         self._connected(self.leader(where)).send(request)
 
-    def receive_fetch(self, where: KafkaPartition) -> PartitionData:
-        """Receive what the last fetch of a partition found; nothing, if it was throttled.
+    def receive_fetch(self, where: KafkaPartition) -> PartitionData | None:
+        """Receive what the last fetch of a partition found.
+
+        Returns:
+            None if the broker throttled the fetch instead of reading; the time that it demanded is
+            over, so the next fetch may be sent. Source: Kafka's FetchContext.getThrottledResponse.
 
         Raises:
             KafkaFailed: the offset is out of range, or the partition is not there.
         """
         response = self._connected(self.leader(where)).receive(FetchResponse)
         check(f"fetch of {where}", response.error_code)
-        found = response.responses[0].partitions[0]
-        check(f"fetch of {where}", found.error_code)
-        if not found.records and response.throttle_time_ms > 0:
-            self._pause.wait(response.throttle_time_ms / 1000)
-        return found
+        found = next((part for topic in response.responses for part in topic.partitions), None)
+        if found is not None:
+            check(f"fetch of {where}", found.error_code)
+        if found is not None and (found.records or response.throttle_time_ms == 0):
+            return found
+        self._pause.wait(response.throttle_time_ms / 1000)
+        return None
 
     def ask(
         self, request: ApiMessage, response: type[R], broker: tuple[str, int] | None = None

@@ -80,10 +80,12 @@ class RangeReader:
 
         def attempt() -> PartitionData:
             nonlocal is_asked
-            if not is_asked:
-                self._send(client, position)
-            is_asked = False
-            return client.receive_fetch(self._where)
+            while True:
+                if not is_asked:
+                    self._send(client, position)
+                is_asked = False
+                if (found := client.receive_fetch(self._where)) is not None:
+                    return found
 
         try:
             return client.retried(attempt)

@@ -84,7 +84,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         InvalidOption: one is unknown, missing or wrong.
     """
     storage = {name: value for name, value in given.items() if name.lower().startswith(STORAGE)}
-    options = _known({name: given[name] for name in given if name not in storage}, KNOWN)
+    options = known_options({name: given[name] for name in given if name not in storage}, KNOWN)
     tier = _tier(options, storage)
     chosen = [name for name in _STRATEGIES if name in options]
     if len(chosen) != 1:
@@ -132,10 +132,6 @@ def known_options(given: Mapping[str, str], known: tuple[str, ...]) -> dict[str,
     Raises:
         InvalidOption: one is unknown; the message lists the known ones.
     """
-    return _known(given, known)
-
-
-def _known(given: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]:
     spelled = {name.lower(): name for name in known}
     unknown = sorted(name for name in given if name.lower() not in spelled)
     if unknown:

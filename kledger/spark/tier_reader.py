@@ -8,6 +8,7 @@ Must not know: Spark; how options choose offsets.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -15,6 +16,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from kledger.batches.errors import CorruptBatch
 from kledger.batches.header import BatchHeader, read_header
 from kledger.batches.reader import iterate_times
 from kledger.ledger import Corrupt
@@ -214,38 +216,44 @@ def read_split(
     Raises:
         TierFailed: an object is missing, damaged, or cannot be read.
     """
-    ledger = split.ledger
-    for first, entries in _entries(TierStore(location), ledger, split.part, split.parts):
-        batches = [
-            (number, header, entry)
-            for number, entry in enumerate(entries, first)
-            if _is_visible(header := read_header(entry), ledger, split, is_committed=is_committed)
-        ]
-        entry_ids = np.array([number for number, _, _ in batches], dtype=np.int64)
-        for columns in decode_batches(
-            ((header, entry) for _, header, entry in batches),
-            start=split.start, end=split.end, with_headers=with_headers,
-        ):  # fmt: skip
-            yield arrow_rows(
-                ledger.where, columns, ledger_id=ledger.ledger_id,
-                entry_id=entry_ids[columns.batch],
-            )  # fmt: skip
+    ledger, store = split.ledger, TierStore(location)
+    aborted: dict[int, list[Aborted]] = {}
+    for each in ledger.aborted if is_committed else ():
+        aborted.setdefault(each.producer_id, []).append(each)
 
-
-def _is_visible(
-    header: BatchHeader, ledger: TieredLedgerInfo, split: LedgerSplit, *, is_committed: bool
-) -> bool:
-    if header.is_control or header.last_offset < split.start or header.base_offset >= split.end:
-        return False
-    return not (
-        is_committed
-        and header.is_transactional
-        and any(
-            each.producer_id == header.producer_id
-            and each.first_offset <= header.base_offset <= each.last_offset
-            for each in ledger.aborted
+    def is_visible(header: BatchHeader) -> bool:
+        if header.is_control or header.last_offset < split.start or header.base_offset >= split.end:
+            return False
+        return not header.is_transactional or not any(
+            each.first_offset <= header.base_offset <= each.last_offset
+            for each in aborted.get(header.producer_id, ())
         )
-    )
+
+    for first, entries in _entries(store, ledger, split.part, split.parts):
+        with _named(store, ledger):
+            batches = [
+                (number, header, entry)
+                for number, entry in enumerate(entries, first)
+                if is_visible(header := read_header(entry))
+            ]
+            entry_ids = np.array([number for number, _, _ in batches], dtype=np.int64)
+            for columns in decode_batches(
+                ((header, entry) for _, header, entry in batches),
+                start=split.start, end=split.end, with_headers=with_headers,
+            ):  # fmt: skip
+                yield arrow_rows(
+                    ledger.where, columns, ledger_id=ledger.ledger_id,
+                    entry_id=entry_ids[columns.batch],
+                )  # fmt: skip
+
+
+@contextmanager
+def _named(store: TierStore, ledger: TieredLedgerInfo) -> Iterator[None]:
+    """Name the object in what is raised about its contents."""
+    try:
+        yield
+    except (Corrupt, CorruptBatch, ValueError) as error:
+        raise TierFailed(f"{store.url}: {ledger.folder}/{ledger.data}: {error}") from error
 
 
 def _first_at(store: TierStore, ledger: TieredLedgerInfo, time: int) -> int:
@@ -268,7 +276,7 @@ def _entries(
     data = store.read(index_name)
     if data is None:
         raise TierFailed(f"{store.url}: {index_name} does not exist")
-    try:
+    with _named(store, ledger):
         index = decode_index(data, ledger.ledger_id, UUID(ledger.data.partition("-ledger-")[0]))
         blocks = range(index.blocks * part // parts, index.blocks * (part + 1) // parts)
         for run in _runs(index, blocks):
@@ -280,8 +288,6 @@ def _entries(
                 block_bytes = found[index.offsets[block] - start : end]
                 entries += [memoryview(each) for each in index.decode_block(block, block_bytes)]
             yield index.first_entries[run[0]], entries
-    except (Corrupt, ValueError) as error:
-        raise TierFailed(f"{store.url}: {data_name}: {error}") from error
 
 
 def _runs(index: LedgerIndex, blocks: range) -> Iterator[list[int]]:

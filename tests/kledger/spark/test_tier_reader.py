@@ -6,17 +6,21 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
 
 import kledger.sync
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.header import refresh_checksum
+from kledger.ledger.offload.object_layout import LayoutWriter, data_name, index_name
 from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.offset_range import EARLIEST, LATEST, KafkaPartition, OffsetRange
 from kledger.spark.range_lookup import RangeLookup
 from kledger.spark.range_reader import RangeReader
 from kledger.spark.source_options import InvalidOption, SourceOptions, TierLocation, read_options
-from kledger.spark.tier_reader import TieredTopics, read_split
+from kledger.spark.tier_reader import LedgerSplit, TieredLedgerInfo, TieredTopics, read_split
 from kledger.spark.tier_store import TierFailed
 from kledger.testing import ServerThread
 
@@ -203,6 +207,27 @@ def test_damaged_object_fails_with_its_name(
         broken.write_bytes(other.read_bytes())
     with pytest.raises(TierFailed, match=broken.name):
         tier_rows(TierLocation(f"file://{tmp_path}"))
+
+
+def test_batch_that_was_damaged_before_it_was_offloaded_is_named(tmp_path: Path) -> None:
+    """The object is whole, so only decoding finds it."""
+    attempt = UUID(int=7)
+    batch = build_batch([NewRecord(b"v", timestamp=START_MS)])
+    batch[-3] = 0x7F  # the length of the value
+    refresh_checksum(batch)
+    layout = LayoutWriter(3, attempt)
+    blocks = [layout.header(), *layout.add([bytes(batch)]), *layout.finish()]
+    folder = tmp_path / "p"
+    folder.mkdir()
+    (folder / data_name(3, attempt)).write_bytes(b"".join(map(bytes, blocks)))
+    (folder / index_name(3, attempt)).write_bytes(layout.index().encode())
+    ledger = TieredLedgerInfo(
+        where=FIRST, folder="p", ledger_id=3, start=0, end=1, last_timestamp=START_MS,
+        data=data_name(3, attempt), index=index_name(3, attempt), aborted=(),
+    )  # fmt: skip
+    location = TierLocation(f"file://{tmp_path}")
+    with pytest.raises(TierFailed, match=f"p/{data_name(3, attempt)}: a key or a value"):
+        list(read_split(location, LedgerSplit(ledger, 0, 1), with_headers=True, is_committed=True))
 
 
 def test_manifest_of_another_version_is_refused(
