@@ -8,6 +8,7 @@ Must not know: messages, the steps of a login, who may create tokens for others.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from hmac import compare_digest
 from itertools import islice
@@ -205,11 +206,8 @@ class DelegationTokens:
         await _written(self._table.submit(token.token_id, record))
         return IssuedToken(token, hmac)
 
-    async def renew(self, hmac: bytes, principal: Principal, period_ms: int) -> int:
-        """Renew the token with that HMAC; `renewed` documents the arguments.
-
-        Returns:
-            When it expires now, in milliseconds since 1970.
+    async def renew(self, hmac: bytes, principal: Principal, period_ms: int) -> DelegationToken:
+        """Renew the token with that HMAC, and return it; `renewed` documents the arguments.
 
         Raises:
             DelegationTokenRefused: disabled, not found, expired, or the principal may not.
@@ -225,10 +223,10 @@ class DelegationTokens:
         )
         assert found is not None, "an unknown token was renewed"
         await _written(self._table.submit(token.token_id, found._replace(token=token)))
-        return token.expiry_ms
+        return token
 
-    async def expire(self, hmac: bytes, principal: Principal, period_ms: int) -> int:
-        """Expire the token with that HMAC; return when, in milliseconds since 1970.
+    async def expire(self, hmac: bytes, principal: Principal, period_ms: int) -> DelegationToken:
+        """Expire the token with that HMAC; return it with the time when it expires.
 
         Raises:
             DelegationTokenRefused: disabled, not found, expired, or the principal may not.
@@ -244,7 +242,7 @@ class DelegationTokens:
         assert found is not None, "an unknown token was expired"
         after = None if token is None else found._replace(token=token)
         await _written(self._table.submit(found.token.token_id, after))
-        return now_ms if token is None else token.expiry_ms
+        return replace(found.token, expiry_ms=now_ms) if token is None else token
 
     def removals_of(self, owner: Principal) -> list[RecordChange]:
         """Return the changes that remove an owner's tokens, to be written with the user's end."""

@@ -19,6 +19,7 @@ from kledger.gateway.wire.messages.k38_create_delegation_token import (
     CreateDelegationTokenResponse,
 )
 from kledger.ledger import LedgerError
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.security.delegation_token_state import DelegationTokenRefused
 from kledger.security.delegation_tokens import IssuedToken
 from kledger.security.principal import USER, Principal
@@ -52,6 +53,10 @@ async def handle(
     except (DelegationTokenRefused, LedgerError) as error:
         response.error_code = error_code_of(error)
     else:
+        context.services.audit.changed(
+            "created delegation token", requester, context.peer.host,
+            token=issued.token.token_id, owner=str(owner),
+        )  # fmt: skip
         response.issue_timestamp_ms = issued.token.issue_ms
         response.expiry_timestamp_ms = issued.token.expiry_ms
         response.max_timestamp_ms = issued.token.max_ms
@@ -70,10 +75,7 @@ async def _create(
             "tokens are for clients that authenticated, and not by a token",
         )
     if owner != requester:
-        raise ApiError(
-            ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-            f"{requester} may not create tokens of {owner}",
-        )
+        context.check(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
     renewers = [Principal(one.principal_name, one.principal_type) for one in request.renewers]
     if any(renewer.principal_type != USER for renewer in renewers):
         raise ApiError(

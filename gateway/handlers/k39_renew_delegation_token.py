@@ -29,9 +29,14 @@ async def handle(
     if not context.peer.may_use_token_requests:
         response.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return response
+    peer = context.peer
     try:
-        response.expiry_timestamp_ms = await context.services.delegation_tokens.renew(
-            request.hmac, context.peer.principal, request.renew_period_ms
+        changed = await context.services.delegation_tokens.renew(
+            request.hmac, peer.principal, request.renew_period_ms
+        )
+        response.expiry_timestamp_ms = changed.expiry_ms
+        context.services.audit.changed(
+            "renewed delegation token", peer.principal, peer.host, token=changed.token_id
         )
     except (DelegationTokenRefused, LedgerError) as error:
         response.error_code = error_code_of(error)

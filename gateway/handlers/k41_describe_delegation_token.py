@@ -21,6 +21,7 @@ from kledger.gateway.wire.messages.k41_describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from kledger.security.acl_state import Operation, ResourceType
 from kledger.security.delegation_token_state import DelegationToken, DelegationTokenRefused
 from kledger.security.delegation_tokens import IssuedToken
 from kledger.security.principal import Principal
@@ -56,7 +57,15 @@ def handle(
 
 
 def _may_see(context: RequestContext, token: DelegationToken) -> bool:
-    return token.concerns(context.peer.principal)
+    return (
+        token.concerns(context.peer.principal)
+        or context.authorize(
+            Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, is_audited=False
+        )
+        or context.authorize(
+            Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner), is_audited=False
+        )
+    )
 
 
 def _described(issued: IssuedToken) -> DescribedDelegationToken:

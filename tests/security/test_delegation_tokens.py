@@ -63,7 +63,7 @@ async def test_tokens_survive_a_restart_without_their_hmac_on_disk() -> None:
         assert [made] == list(tokens.all())
     async with opened(engine, clock) as tokens:
         assert made.token == found(tokens, made)
-        assert 5_060 == await tokens.renew(made.hmac, BOB, 60)
+        assert 5_060 == (await tokens.renew(made.hmac, BOB, 60)).expiry_ms
     async with LedgerStore.open(None, engine=engine, clock=clock) as store:
         rows = b"".join(key + row for key, row in store.scan_rows(delegation_tokens.PREFIX))
     assert made.token.token_id.encode() in rows
@@ -105,7 +105,7 @@ async def test_an_expired_token_opens_nothing_and_is_removed() -> None:
     async with opened(clock=clock) as tokens:
         made, other = await create(tokens), await create(tokens)
         await tokens.renew(other.hmac, BOB, -1)
-        assert 5_050 == await tokens.expire(made.hmac, BOB, 50)
+        assert 5_050 == (await tokens.expire(made.hmac, BOB, 50)).expiry_ms
         clock.advance(50)
         assert 0 == await tokens.remove_expired()
         assert found(tokens, made, clock.now_ms()) is not None
@@ -118,7 +118,7 @@ async def test_an_expired_token_opens_nothing_and_is_removed() -> None:
 async def test_a_removed_token_is_unknown_at_once() -> None:
     async with opened() as tokens:
         made = await create(tokens)
-        assert 5_000 == await tokens.expire(made.hmac, ANN, -1)
+        assert 5_000 == (await tokens.expire(made.hmac, ANN, -1)).expiry_ms
         assert found(tokens, made) is None
         with pytest.raises(DelegationTokenNotFound):
             await tokens.expire(made.hmac, ANN, -1)

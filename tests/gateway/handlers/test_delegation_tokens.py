@@ -1,5 +1,6 @@
 """Keys 38-41: delegation tokens over the wire, as Apache Kafka 4.3 answers (KIP-48, KIP-373)."""
 
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -19,6 +20,16 @@ from kledger.gateway.wire.messages.k41_describe_delegation_token import (
     DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
 )
+from kledger.security.acl_state import (
+    ANY_HOST,
+    AclRule,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from kledger.security.authorizer import STANDARD_AUTHORIZER
 from kledger.security.principal import Principal
 from tests.gateway.running import START_MS, RunningGateway, running_gateway
 from tests.gateway.wire_client import WireClient
@@ -35,8 +46,11 @@ EVERY_REQUEST = [(stem, version) for stem, versions in REQUESTS.items() for vers
 
 
 @asynccontextmanager
-async def tokens_gateway(secret: str = "s3cret") -> AsyncIterator[RunningGateway]:
+async def tokens_gateway(
+    secret: str = "s3cret", *, has_rules: bool = False
+) -> AsyncIterator[RunningGateway]:
     config = GatewayConfig(
+        authorizer_class_name=STANDARD_AUTHORIZER if has_rules else "",
         group_initial_rebalance_delay_ms=0,
         delegation_token_secret_key=secret,
         delegation_token_max_lifetime_ms=1_000,
@@ -58,6 +72,15 @@ async def client_of(
         connection.peer.principal = Principal(name)
         connection.peer.is_token = is_token
         yield client
+
+
+async def allow(
+    gateway: RunningGateway, user: str, operation: Operation, kind: ResourceType, name: str
+) -> None:
+    assert gateway.services.authorizer is not None
+    pattern = ResourcePattern(kind, PatternType.LITERAL, name)
+    rule = AclRule(pattern, f"User:{user}", ANY_HOST, operation, Permission.ALLOW)
+    await gateway.services.authorizer.create([rule])
 
 
 def create(*renewers: str, lifetime_ms: int = -1, **fields: Any) -> CreateDelegationTokenRequest:
@@ -101,7 +124,7 @@ async def test_without_a_secret_tokens_are_disabled(stem: str, version: int) -> 
 
 async def test_a_refused_creation_names_owner_and_requester() -> None:
     request = create(owner_principal_type="User", owner_principal_name="bob")
-    async with tokens_gateway() as gateway, client_of(gateway) as client:
+    async with tokens_gateway(has_rules=True) as gateway, client_of(gateway) as client:
         answer = await client.ask(request, 3)
         assert (NOT_AUTHORIZED, "bob", "ann") == (
             answer.error_code, answer.principal_name, answer.token_requester_principal_name,
@@ -113,7 +136,10 @@ async def test_a_refused_creation_names_owner_and_requester() -> None:
         assert [] == await ids_seen(client)
 
 
-async def test_a_token_is_created_described_renewed_and_expired() -> None:
+async def test_a_token_is_created_described_renewed_and_expired(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "kledger.audit")
     async with tokens_gateway() as gateway, client_of(gateway) as ann:
         made = await ann.ask(create("bob"), 3)
         assert (0, "ann", "ann", START_MS, START_MS + 100, START_MS + 1_000) == (
@@ -135,6 +161,10 @@ async def test_a_token_is_created_described_renewed_and_expired() -> None:
             gateway.clock.advance(11)
             assert EXPIRED == (await bob.ask(renewal, 2)).error_code
             assert EXPIRED == (await ann.ask(ending, 2)).error_code
+    lines = [record.getMessage() for record in caplog.records]
+    assert ["created", "renewed", "expired"] == [line.split()[0] for line in lines]
+    assert all(made.token_id in line for line in lines)
+    assert base64.b64encode(made.hmac).decode() not in caplog.text
 
 
 async def test_only_owner_and_renewers_change_a_token() -> None:
@@ -155,7 +185,7 @@ async def test_only_owner_and_renewers_change_a_token() -> None:
 
 
 async def test_clients_see_the_tokens_that_concern_them() -> None:
-    async with tokens_gateway() as gateway, client_of(gateway) as ann:
+    async with tokens_gateway(has_rules=True) as gateway, client_of(gateway) as ann:
         of_ann = (await ann.ask(create("bob"), 3)).token_id
         async with client_of(gateway, "cyd") as cyd:
             of_cyd = (await cyd.ask(create(), 3)).token_id
@@ -167,6 +197,32 @@ async def test_clients_see_the_tokens_that_concern_them() -> None:
             assert [of_ann] == await ids_seen(bob, ["bob"])
             assert [] == await ids_seen(bob, ["cyd"])
             assert [] == await ids_seen(bob, [])
+
+
+async def test_tokens_of_others_need_rights_on_the_user() -> None:
+    request = create(owner_principal_type="User", owner_principal_name="bob")
+    async with tokens_gateway(has_rules=True) as gateway, client_of(gateway) as ann:
+        await allow(gateway, "ann", Operation.CREATE_TOKENS, ResourceType.USER, "User:bob")
+        made = await ann.ask(request, 3)
+        assert (0, "bob", "ann") == (
+            made.error_code, made.principal_name, made.token_requester_principal_name,
+        )  # fmt: skip
+        renewal = RenewDelegationTokenRequest(hmac=made.hmac)
+        assert OWNER_MISMATCH == (await ann.ask(renewal, 2)).error_code
+        for reader, right in (
+            ("cyd", (Operation.DESCRIBE_TOKENS, ResourceType.USER, "User:bob")),
+            ("dan", (Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, made.token_id)),
+        ):
+            async with client_of(gateway, reader) as client:
+                assert [] == await ids_seen(client)
+                await allow(gateway, reader, *right)
+                assert [made.token_id] == await ids_seen(client)
+
+
+async def test_without_an_authorizer_tokens_may_have_any_owner() -> None:
+    request = create(owner_principal_type="User", owner_principal_name="bob")
+    async with tokens_gateway() as gateway, client_of(gateway) as client:
+        assert "bob" == (await client.ask(request, 3)).principal_name
 
 
 async def test_renewers_are_users_and_have_a_limit() -> None:
