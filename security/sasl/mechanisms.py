@@ -29,11 +29,12 @@ class Mechanisms:
     """How logins begin on one server.
 
     Attributes:
+        users: whose credentials are stored; given before the first login begins.
         find_token: for logins with delegation tokens; None: there are none.
     """
 
-    def __init__(self, users: "Users", entropy: "Entropy") -> None:
-        self._users = users
+    def __init__(self, entropy: "Entropy", users: "Users | None" = None) -> None:
+        self.users = users
         self._entropy = entropy
         self.find_token: FindToken | None = None
 
@@ -45,7 +46,7 @@ class Mechanisms:
         """
 
         def make(_now_ms: int) -> SaslMechanism:
-            return PlainState(given_users, self._users.find_plain)
+            return PlainState(given_users, self._known_users.find_plain)
 
         return make
 
@@ -61,13 +62,18 @@ class Mechanisms:
 
         return make
 
+    @property
+    def _known_users(self) -> "Users":
+        assert self.users is not None, "a login before the users are known"
+        return self.users
+
     def _find_scram(
         self, mechanism: ScramMechanism, now_ms: int, user: str, is_token: bool
     ) -> KnownCredential:
         found: KnownCredential | None = None
         if not is_token:
-            credential = self._users.find(user, mechanism.sasl_name)
+            credential = self._known_users.find(user, mechanism.sasl_name)
             found = None if credential is None else KnownCredential(credential, Principal(user))
         elif self.find_token is not None:
             found = self.find_token(mechanism, user, now_ms)
-        return found or KnownCredential(self._users.decoy(user, mechanism), None)
+        return found or KnownCredential(self._known_users.decoy(user, mechanism), None)
