@@ -10,7 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
+from kledger.security.secret_text import SecretText
+
 MIB = 1024 * 1024
+
+
+class PrefixedSettings(dict[str, str]):
+    """The type of the settings of single listeners; values may be secrets."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "[hidden]"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +49,44 @@ class GatewayConfig:
     semicolons."""
     allow_everyone_if_no_acl_found: bool = False
     """Whether everybody may use a resource that no access rule names."""
+
+    # Listeners, and how clients authenticate there; see docs/SECURITY.md.
+    listener_addresses: str = ""
+    """Kafka's `listeners`, if it names several, or one that is not PLAINTEXT: `NAME://HOST:PORT`,
+    separated by commas; then `server.kafka` is not used."""
+    advertised_addresses: str = ""
+    """Kafka's `advertised.listeners` for them: what their clients connect to, in the same form."""
+    listener_security_protocol_map: str = (
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+    )
+    inter_broker_listener_name: str = ""
+    """Accepted if there is such a listener: one node has no other one to talk to."""
+    listener_settings: PrefixedSettings = field(default_factory=PrefixedSettings, repr=False)
+    """Settings of one listener: `listener.name.<name>.` before a name that begins with `ssl.` or
+    `sasl.`, or `connections.max.reauth.ms`; `listener.name.<name>.plain.` for one mechanism."""
+    ssl_keystore_type: str = "PEM"
+    """PEM is the only type (Kafka: JKS)."""
+    ssl_keystore_location: str = ""
+    """A file with the private key and the certificates; it is read again when it changes."""
+    ssl_keystore_key: SecretText = field(default=SecretText(), repr=False)
+    ssl_keystore_certificate_chain: str = ""
+    """Key and certificates as text, in place of a file."""
+    ssl_key_password: SecretText = field(default=SecretText(), repr=False)
+    ssl_truststore_type: str = "PEM"
+    ssl_truststore_location: str = ""
+    ssl_truststore_certificates: str = ""
+    """The authorities of clients' certificates, as a file or as text."""
+    ssl_client_auth: str = "none"
+    """none, requested or required."""
+    ssl_enabled_protocols: str = "TLSv1.2,TLSv1.3"
+    ssl_principal_mapping_rules: str = "DEFAULT"
+    sasl_enabled_mechanisms: str = "SCRAM-SHA-256,SCRAM-SHA-512"
+    """Kafka's default is GSSAPI, which is not supported."""
+    sasl_jaas_config: SecretText = field(default=SecretText(), repr=False)
+    """Users of PLAIN, in Kafka's form; usually with the prefix of a listener and its mechanism."""
+    connections_max_reauth_ms: int = 0
+    """How long a session lasts before its client must log in again; 0: no limit."""
+    connection_failed_authentication_delay_ms: int = 100
 
     # Topics and messages.
     num_partitions: int = 1
@@ -132,4 +181,5 @@ class GatewayConfig:
     def kafka_items(self) -> Iterator[tuple[str, int | bool | str]]:
         """Yield every setting as (Kafka's dotted name, value)."""
         for each in fields(self):
-            yield each.name.replace("_", "."), getattr(self, each.name)
+            value = getattr(self, each.name)
+            yield each.name.replace("_", "."), str(value) if isinstance(value, dict) else value

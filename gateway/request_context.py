@@ -6,6 +6,7 @@ Must not know: sockets, frames, response order.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kledger.gateway.api_errors import ApiError
 from kledger.gateway.api_rights import REFUSALS
@@ -20,17 +21,30 @@ from kledger.topics.topic_names import resolve_name
 UNKNOWN_SOFTWARE = "unknown"
 
 
+class AdvertisedAddress(NamedTuple):
+    """A listener, and what clients of it connect to."""
+
+    name: str
+    host: str
+    port: int
+
+
 @dataclass(slots=True)
 class Peer:
-    """The client at the other end of a connection; ApiVersions names its software."""
+    """The client at the other end of a connection; ApiVersions names its software.
+
+    Attributes:
+        listener: that its connection came in on; None: the one of `server.kafka`.
+        is_token: whether it logged in with a delegation token.
+    """
 
     host: str
     port: int = 0
     principal: Principal = ANONYMOUS
-    is_token: bool = False
-    """Whether it authenticated by a delegation token."""
     software_name: str = UNKNOWN_SOFTWARE
     software_version: str = UNKNOWN_SOFTWARE
+    is_token: bool = False
+    listener: AdvertisedAddress | None = None
 
     @property
     def may_use_token_requests(self) -> bool:
@@ -50,6 +64,14 @@ class RequestContext:
     peer: Peer
     wait_ms: int = 0
     """How long the client must wait behind the response; set by the handler."""
+
+    @property
+    def advertised(self) -> AdvertisedAddress:
+        """What this client connects to, by the listener that its request came in on."""
+        if self.peer.listener is not None:
+            return self.peer.listener
+        config = self.services.config
+        return AdvertisedAddress("PLAINTEXT", config.advertised_host, config.advertised_port)
 
     @property
     def telemetry_client(self) -> TelemetryClient:

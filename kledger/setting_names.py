@@ -9,7 +9,7 @@ Must not know: values, or their sources.
 
 from collections.abc import Callable, Mapping
 
-from kledger.setting_values import SettingError, convert, split_address
+from kledger.setting_values import SettingError, convert, joined_address, split_address
 
 Assignments = dict[str, object]
 """Values by our own names, `section.field`."""
@@ -17,8 +17,13 @@ Assignments = dict[str, object]
 MINUTE_MS = 60_000
 MIB = 1024 * 1024
 
-OPTIONS = "offload.options."
-"""What the name of one option of the object store begins with."""
+TABLES: Mapping[str, str] = {
+    "offload.options.": "offload.options",
+    "listener.name.": "kafka.listener_settings",
+    "kafka.listener.name.": "kafka.listener_settings",
+    "kafka.listener_settings.": "kafka.listener_settings",
+}
+"""Our tables, by what the name of one of their entries begins with."""
 
 Rename = tuple[str, int]
 """Our name, and how many of our units one unit of theirs is."""
@@ -29,7 +34,6 @@ RENAMED: Mapping[str, Rename] = {
     "compaction.memory.bytes": ("kafka.log_cleaner_dedupe_buffer_size", 1),
     "log.dir": ("server.data", 1),
     "log.dirs": ("server.data", 1),
-    "listeners": ("server.kafka", 1),
     "offload.parallel": ("storage.offload_parallel", 1),
     "offload.read.timeout.ms": ("storage.offload_read_timeout_ms", 1),
     "offload.read_bytes_max": ("storage.offload_read_bytes_max", 1),
@@ -59,27 +63,35 @@ RENAMED: Mapping[str, Rename] = {
 }
 
 
-def plaintext_address(name: str, value: object) -> tuple[str, int]:
+def plaintext_address(name: str, value: object) -> tuple[str, int] | None:
     """Read one `PLAINTEXT://host:port`, the form of Kafka's listeners; the scheme may be missing.
 
+    Returns:
+        The address; None for several listeners, or one with another name.
+
     Raises:
-        SettingError: several listeners, another protocol, or no address.
+        SettingError: there is no address.
     """
     text = convert(name, str, value)
     scheme, mark, address = text.rpartition("://")
     if "," in text or (mark and scheme != "PLAINTEXT"):
-        raise SettingError(f"{name}: expected one PLAINTEXT://HOST:PORT, got {text!r}")
+        return None
     host, port = split_address(name, address if address[:1] != ":" else f"0.0.0.0{address}")
     return host, port
 
 
 def _listeners(name: str, value: object) -> Assignments:
-    host, port = plaintext_address(name, value)
-    return {"server.kafka": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
+    plain = plaintext_address(name, value)
+    if plain is None:
+        return {"kafka.listener_addresses": value}
+    return {"server.kafka": joined_address(*plain)}
 
 
 def _advertised_listeners(name: str, value: object) -> Assignments:
-    host, port = plaintext_address(name, value)
+    plain = plaintext_address(name, value)
+    if plain is None:
+        return {"kafka.advertised_addresses": value}
+    host, port = plain
     return {"kafka.advertised_host": host, "kafka.advertised_port": port}
 
 
@@ -103,8 +115,9 @@ def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assi
     """
     if name in own_names:
         return {name: value}
-    if name.startswith(OPTIONS):
-        return {OPTIONS.removesuffix("."): {name.removeprefix(OPTIONS): value}}
+    for prefix, table in TABLES.items():
+        if name.startswith(prefix):
+            return {table: {name.removeprefix(prefix): value}}
     meaning = _foreign_name(name, value, own_names)
     section, dot, rest = name.partition(".")
     if meaning is None and dot and (inside := _foreign_name(rest, value, own_names)) is not None:

@@ -34,8 +34,9 @@ def convert(name: str, kind: Any, value: object) -> Any:
 
     Args:
         name: the setting, for the error.
-        kind: the type of the field: int, bool, str, ConfigText, OptionTable, tuple[str, ...], a
-            Literal of strings, or one of them | None.
+        kind: the type of the field: int, bool, str or a class of secret texts, ConfigText, a class
+            of tables such as OptionTable, tuple[str, ...], a Literal of strings, or one of them |
+            None.
         value: text of the environment or the command line, or a TOML value.
 
     Raises:
@@ -51,17 +52,19 @@ def convert(name: str, kind: Any, value: object) -> Any:
         raise expected(name, " or ".join(get_args(kind)), value)
     if get_origin(kind) is tuple:
         return _words(name, value)
-    if kind is OptionTable:
-        return _options(name, value)
+    if issubclass(kind, dict):
+        return kind(_options(name, value))
     if kind is bool:
         return _boolean(name, value)
     if kind is int:
         return _whole_number(name, value)
     if kind is ConfigText and isinstance(value, bool | int | str):
         return str(value).lower() if isinstance(value, bool) else str(value)
-    assert kind in (str, ConfigText), f"{name}: no conversion to {kind}"
+    assert issubclass(kind, str), f"{name}: no conversion to {kind}"
     if isinstance(value, str):
-        return value
+        return value if kind is ConfigText else kind(value)
+    if kind not in (str, ConfigText):
+        raise SettingError(f"{name}: expected text")  # the value is a secret
     raise expected(name, "text", value)
 
 

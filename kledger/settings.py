@@ -13,6 +13,8 @@ from typing import Any, Literal, get_type_hints
 
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.configs.address_limits import parse_overrides
+from kledger.gateway.listeners.listener_plan import ListenerMistake
+from kledger.gateway.listeners.listener_settings import plans_of
 from kledger.kubernetes_variables import is_kubernetes_variable
 from kledger.ledger import InvalidArgument, StoreConfig
 from kledger.native.config import NativeConfig
@@ -186,8 +188,10 @@ def load(
         try:
             for own_name, own_value in translate(name, value, kinds).items():
                 converted = convert(name, kinds[own_name], own_value)
-                if isinstance(converted, OptionTable):  # options of several sources add up
-                    converted = OptionTable({**values.get(own_name, {}), **converted})
+                if isinstance(converted, dict):  # the tables of several sources add up
+                    converted = type(converted)({**values.get(own_name, {}), **converted})
+                if name.endswith("listeners") and own_name == "server.kafka":
+                    values.pop("kafka.listener_addresses", None)  # from an earlier source
                 values[own_name] = converted
                 check_range(name, values[own_name], *RANGES.get(own_name, (0, INT64_MAX)))
         except SettingError as error:
@@ -228,6 +232,10 @@ def _topic_defaults(own: Mapping[str, Any], kafka: Mapping[str, Any]) -> dict[st
 
 def _checked(settings: Settings) -> Settings:
     """Check values against each other, and the form of addresses."""
+    try:
+        plans_of(settings.kafka)
+    except ListenerMistake as error:
+        raise SettingError(str(error)) from None
     for name in ("kafka", "native", "admin"):
         if (address := getattr(settings.server, name)) is not None:
             split_address(f"server.{name}", address)

@@ -114,7 +114,12 @@ def _renamed() -> str:
 def _renamed_lines() -> Iterator[str]:
     for theirs, (ours, factor) in RENAMED.items():
         yield f"| `{theirs}` | `{ours}`{f', times {factor:,}' if factor != 1 else ''} |\n"
-    yield "| `advertised.listeners` | `kafka.advertised_host`, `kafka.advertised_port` |\n"
+    yield "| `listeners` | `server.kafka`, or `kafka.listener_addresses` |\n"
+    yield (
+        "| `advertised.listeners` | `kafka.advertised_host` and `kafka.advertised_port`, or"
+        " `kafka.advertised_addresses` |\n"
+    )
+    yield "| `listener.name.<name>.<setting>` | an entry of `kafka.listener_settings` |\n"
 
 
 def main() -> None:

@@ -8,12 +8,15 @@ Must not know: command lines, signals, processes.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kledger.gateway.listeners.endpoint import Endpoint, make_endpoint
+from kledger.gateway.listeners.listener_plan import ListenerMistake, ListenerPlan, is_loopback
+from kledger.gateway.listeners.listener_settings import plans_of
 from kledger.gateway.net.server import ConnectionMaker, GatewayServer
 from kledger.gateway.opening import open_services
 from kledger.gateway.service_metrics import show_services
@@ -35,6 +38,7 @@ from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.free_memory import FreeMemory, release_object_memory
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
+from kledger.security.sasl.mechanisms import Mechanisms
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
 from kledger.topics.cleaner import Cleaner
@@ -127,18 +131,19 @@ class BrokerServer:
             CannotStart: everything is closed again.
         """
         settings = self._settings.server
-        for name in ("kafka", "native", "admin"):
-            if (address := getattr(settings, name)) is not None:
-                await _check_address_free(name, address)
         try:
+            plans = plans_of(self._settings.kafka)
+            await self._check_addresses(plans)
+            mechanisms = Mechanisms(self._entropy)
+            endpoints = [make_endpoint(self._settings.kafka, each, mechanisms) for each in plans]
             self._tiers = self._make_tiers()
             self._store = await self._open_store()
             self._supervisor.containment = self._store.containment
             self._services = await self._build_services(self._store)
             show_services(self._services)
             self._show_fixed_values(self._services)
-            if settings.kafka is not None:
-                self.kafka_address = await self._listen_kafka(self._services, settings.kafka)
+            mechanisms.users = self._services.users
+            await self._listen_kafka(self._services, endpoints)
             if settings.native is not None:
                 self.native_address = await self._listen_native(self._services, settings.native)
             if settings.admin is not None:
@@ -360,9 +365,36 @@ class BrokerServer:
         finally:
             memory.close()
 
-    async def _listen_kafka(self, services: Services, address: str) -> str:
-        self._gateway = GatewayServer(services, self._make_connection)
-        return joined_address(*await self._gateway.start(*split_address("server.kafka", address)))
+    async def _check_addresses(self, plans: Sequence[ListenerPlan]) -> None:
+        """Refuse to start if an address is in use, before anything is touched."""
+        settings = self._settings.server
+        for plan in plans:
+            await _check_address_free(plan.name, joined_address(plan.host, plan.port))
+        for name in ("native", "admin") if plans else ("kafka", "native", "admin"):
+            if (address := getattr(settings, name)) is not None:
+                await _check_address_free(name, address)
+
+    async def _listen_kafka(self, services: Services, endpoints: Sequence[Endpoint]) -> None:
+        """Listen on the endpoints; without any, on `server.kafka`."""
+        address = self._settings.server.kafka
+        if endpoints:
+            self._gateway = GatewayServer(services, self._make_connection)
+            bound = await self._gateway.start_endpoints(endpoints)
+            self.kafka_address = ",".join(joined_address(*each) for each in bound)
+        elif address is not None:
+            self._gateway = GatewayServer(services, self._make_connection)
+            host, port = split_address("server.kafka", address)
+            self.kafka_address = joined_address(*await self._gateway.start(host, port))
+        open_hosts = [each.plan.host for each in endpoints if not each.authenticates]
+        if not endpoints and address is not None:
+            open_hosts.append(split_address("server.kafka", address)[0])
+        reachable = [each for each in open_hosts if not is_loopback(each)]
+        if reachable:
+            logger.warning(
+                "listening without authentication on %s: whoever reaches this address may do "
+                "everything; see docs/SECURITY.md",
+                ", ".join(reachable),
+            )
 
     async def _listen_native(self, services: Services, address: str) -> str:
         # gRPC takes longer to load than everything else together.
@@ -438,6 +470,8 @@ def _start_error(error: BaseException, data: str | None) -> BaseException:
     match error:
         case CannotStart():
             return error
+        case ListenerMistake():
+            return CannotStart(str(error), is_mistake=True)
         case StoreInUse() | StoreUnusable():
             return CannotStart(str(error), is_mistake=True)
         case Corrupt() if data is not None:

@@ -12,6 +12,7 @@ from typing import Final
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.configs.broker_keys import KAFKA_KEYS, BrokerKey, UpdateMode, find_key
 from kledger.gateway.configs.broker_settings import (
+    ADVERTISED_LISTENERS,
     ALL_NODES,
     PRODUCER_ID_EXPIRATION,
     BrokerSettings,
@@ -36,6 +37,8 @@ FIXED_VALUES: Final = {
     "group.coordinator.rebalance.protocols": "classic,consumer",
 }
 """Values that are fixed in every server and differ from Kafka's default."""
+PREFIXED: Final = "listener_settings"
+"""The settings of single listeners, which are shown by no name: they may be secrets."""
 _PYTHON_TYPES: Final = {bool: ConfigType.BOOLEAN, int: ConfigType.INT, str: ConfigType.STRING}
 _DEFAULTS: Final = GatewayConfig()
 
@@ -108,8 +111,14 @@ def _static_values(settings: BrokerSettings) -> Mapping[str, _StaticSetting]:
     config, defaults = settings.static_config, settings.static_defaults
     given: dict[str, _StaticSetting] = {}
     for field in fields(config):
+        if field.name == PREFIXED:
+            continue
         name = field.name.replace("_", ".")
         texts = (normal_text(getattr(each, field.name)) for each in (config, _DEFAULTS))
+        if name in KAFKA_KEYS and KAFKA_KEYS[name].default is None:
+            texts = (
+                text or None for text in texts
+            )  # what Kafka has no value for, not an empty one
         given[name] = _static_value(*texts)
     for key in CONFIG_KEYS.values():
         for synonym in key.synonyms:
@@ -118,10 +127,12 @@ def _static_values(settings: BrokerSettings) -> Mapping[str, _StaticSetting]:
                 given[synonym.name] = _static_value(text, _default_of(find_key(synonym.name)))
     fixed_values = {
         **FIXED_VALUES,
+        ADVERTISED_LISTENERS: listener_text(
+            "PLAINTEXT", config.advertised_host, config.advertised_port
+        ),
         **settings.fixed_values,
         "broker.id": settings.node,
         "node.id": settings.node,
-        "advertised.listeners": plaintext(config.advertised_host, config.advertised_port),
         PRODUCER_ID_EXPIRATION: str(defaults.producer_id_expiration_ms),
     }
     return given | {
@@ -138,6 +149,6 @@ def _static_value(text: str | None, default: str | None) -> _StaticSetting:
     return _StaticSetting(None if text == default else text, default)
 
 
-def plaintext(host: str, port: int) -> str:
+def listener_text(name: str, host: str, port: int) -> str:
     """Return an address as Kafka writes listeners."""
-    return f"PLAINTEXT://[{host}]:{port}" if ":" in host else f"PLAINTEXT://{host}:{port}"
+    return f"{name}://[{host}]:{port}" if ":" in host else f"{name}://{host}:{port}"

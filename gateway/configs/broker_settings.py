@@ -40,6 +40,7 @@ FIELDS: Final = {
 }
 """Settings of the gateway among them, by name."""
 PRODUCER_ID_EXPIRATION: Final = "producer.id.expiration.ms"
+ADVERTISED_LISTENERS: Final = "advertised.listeners"
 LISTENERS, PROTOCOL_MAP = "listeners", "listener.security.protocol.map"
 FIXED: Final = (LISTENERS, PROTOCOL_MAP)
 """What Kafka can alter, and this server only to the value that holds."""

@@ -165,17 +165,15 @@ class _MetadataHandler:
         tail = MetadataTail()
         if request.include_cluster_authorized_operations:
             tail.cluster_authorized_operations = context.visible_cluster_operations()
-        return join_parts(self._head(context.version), topics, tail, context.version)
+        return join_parts(self._head(context), topics, tail, context.version)
 
-    def _head(self, version: int) -> bytes:
-        config = self._config
-        broker = MetadataResponseBroker(
-            node_id=config.node_id, host=config.advertised_host, port=config.advertised_port
-        )
+    def _head(self, context: RequestContext) -> bytes:
+        config, (_, host, port) = self._config, context.advertised
+        broker = MetadataResponseBroker(node_id=config.node_id, host=host, port=port)
         head = MetadataHead(
             brokers=[broker], cluster_id=config.cluster_id, controller_id=config.node_id
         )
-        return encode_head(head, version)
+        return encode_head(head, context.version)
 
     def _block(
         self,

@@ -1,7 +1,8 @@
 """FindCoordinator, key 10, versions 0-6.
 
 Behaviour:
-- This node coordinates every group and every transactional id: its id and advertised address.
+- This node coordinates every group and every transactional id: its id, and the address
+  that the listener of the request advertises.
 - Each requested key gets an entry. A client that may not describe the group or transactional id
   gets the error alone. A key type without a coordinator is INVALID_REQUEST.
 
@@ -61,11 +62,10 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=refused, error_message=refused.name
         )
-    config = context.services.config
     return Coordinator(
         key=key,
-        node_id=config.node_id,
-        host=config.advertised_host,
-        port=config.advertised_port,
+        node_id=context.services.config.node_id,
+        host=context.advertised.host,
+        port=context.advertised.port,
         error_message=None,
     )

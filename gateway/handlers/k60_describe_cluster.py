@@ -47,8 +47,8 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         brokers=[
             DescribeClusterBroker(
                 broker_id=config.node_id,
-                host=config.advertised_host,
-                port=config.advertised_port,
+                host=context.advertised.host,
+                port=context.advertised.port,
             )
         ],
     )

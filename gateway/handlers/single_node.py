@@ -204,9 +204,8 @@ def describe_quorum(
             current_voters=[voter],
         )
 
-    listener = k55.Listener(
-        name="PLAINTEXT", host=config.advertised_host, port=config.advertised_port
-    )
+    name, host, port = context.advertised
+    listener = k55.Listener(name=name, host=host, port=port)
     return k55.DescribeQuorumResponse(
         error_message=None,
         topics=[

@@ -13,6 +13,7 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
+from kledger.gateway.net.authentication_state import FRAME_BYTES_MAX as LOGIN_FRAME_BYTES_MAX
 from kledger.gateway.net.connection_state import (
     HOLD_BLOCKED,
     HOLD_NOT_ADMITTED,
@@ -25,6 +26,7 @@ from kledger.gateway.net.connection_state import (
     ResponseSlot,
 )
 from kledger.gateway.net.listener import ListenerState
+from kledger.gateway.net.login import Login
 from kledger.gateway.net.ports import ResponseFrame, ResponsePort
 from kledger.gateway.net.request_meter import RequestMeter
 from kledger.gateway.net.router import Route, encode_response
@@ -42,6 +44,7 @@ from kledger.runtime.deferred import Deferred
 from kledger.runtime.metrics import Counter
 
 if TYPE_CHECKING:
+    from kledger.gateway.listeners.endpoint import Endpoint
     from kledger.runtime.timers import TimerHandle
 
 logger = logging.getLogger(__name__)
@@ -73,8 +76,10 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_written_bytes",
         "connection_id",
+        "endpoint",
         "fetch_space",
         "is_closed",
+        "login",
         "meter",
         "peer",
         "read_flow",
@@ -108,6 +113,16 @@ class Connection(asyncio.BufferedProtocol):
         self._is_flush_scheduled = False
         self._is_starting_waiting = False
         self.read_flow = ReadFlow()
+        self.endpoint: Endpoint | None = None
+        self.login: Login | None = None
+        """Of a client that must log in; while it has not, frames are small."""
+
+    def enter(self, endpoint: "Endpoint") -> None:
+        """Take the listener that the connection came in on, before the connection is made."""
+        self.endpoint = endpoint
+        if endpoint.mechanisms or endpoint.tls is not None:
+            self.login = Login(self, endpoint, self._listener.logins)
+            self._splitter.frame_bytes_max = LOGIN_FRAME_BYTES_MAX
 
     # The life of the socket.
 
@@ -119,6 +134,8 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if peer:
             self.peer = Peer(str(peer[0]), peer[1])
+        if self.endpoint is not None:
+            self.peer.listener = self.endpoint.advertised
         self._transport.set_write_buffer_limits(high=listener.config.send_buffer_max_bytes)
         if listener.is_stopping:
             self.abort()
@@ -130,11 +147,15 @@ class Connection(asyncio.BufferedProtocol):
     def begin(self) -> None:
         """Serve requests from now on."""
         self._active_idle_tick = self._listener.idle_tick
+        if self.login is not None:
+            self.login.begin()
         self.release(HOLD_NOT_ADMITTED)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Abandon the open slots, and cancel timers."""
         self.is_closed = True
+        if self.login is not None:
+            self.login.close()
         self._count_pending(0)
         self._listener.unsent.forget(self)
         if self._throttling is not None:
@@ -172,6 +193,26 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(str(error))
         else:
             self._listener.containment.failed(self, error)
+
+    # TLS and logins.
+
+    def tls_established(self, certificate: bytes | None) -> None:
+        """Take the client's certificate in DER, which is verified; None: it has none."""
+        if self.login is not None:
+            self.login.encrypted(certificate)
+
+    def tls_failed(self, reason: str) -> None:
+        """Close because of what came in place of TLS, and log why."""
+        if self.login is not None:
+            self.login.refuse_handshake(reason)
+        else:
+            self.fail(f"TLS: {reason}")
+
+    def login_ended(self) -> None:
+        """Permit requests of every size: the client has logged in."""
+        self._splitter.frame_bytes_max = self._listener.config.socket_request_max_bytes
+        if self.endpoint is not None and not self.endpoint.mechanisms:
+            self.login = None
 
     def close_after_fault(self, error: Exception) -> None:
         """Close."""
@@ -239,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         splitter, can_start = self._splitter, self.state.can_start
         try:
             for frame, is_owned in splitter.buffer_updated(nbytes):
-                if len(frame) < HEAD_BYTES:
+                if len(frame) < HEAD_BYTES and not self._has_raw_tokens:
                     self.fail(f"frame of {len(frame)} bytes, expected at least {HEAD_BYTES}")
                 elif can_start(frame[0] == frame[1] == PRODUCE_KEY):
                     self._start(frame, is_owned)
@@ -253,6 +294,10 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(str(splitter.fault))
         self._count_pending(splitter.pending_bytes)
         self.check_limits()
+
+    @property
+    def _has_raw_tokens(self) -> bool:
+        return self.login is not None and self.login.has_raw_tokens
 
     def _count_pending(self, pending_bytes: int) -> None:
         """Count the bytes of an incomplete frame against the budget, not its announced size."""
@@ -270,6 +315,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start(self, frame: memoryview, is_owned: bool) -> None:
         listener = self._listener
+        if self.login is not None:
+            self._current_bytes = len(frame)
+            if self.login.takes(frame, self._begun_ms):
+                return
         if not listener.quota_state.is_limiting:
             self._begin(frame, is_owned)
             return

@@ -1,4 +1,4 @@
-"""ListenerState: what all connections of one listener share.
+"""ListenerState: what all connections of one server share.
 
 Rule: one receive buffer serves all connections, because a read is split into frames before the next
 read begins. Responses of one tick are written at its end, in one write per connection.
@@ -10,8 +10,10 @@ import logging
 
 from kledger.gateway.net.connection_quotas import ConnectionQuotas
 from kledger.gateway.net.connection_state import ByteBudget, ResponseSlot
+from kledger.gateway.net.logins import Logins
 from kledger.gateway.net.ports import ServedConnection
 from kledger.gateway.net.router import Router
+from kledger.gateway.net.tls_transport import READ_BYTES, HandshakeQueue
 from kledger.gateway.net.unsent_bytes import UnsentBytes
 from kledger.gateway.services import Services
 from kledger.gateway.wire.framing import make_scratch
@@ -38,8 +40,11 @@ class ListenerState:
             logging.getLogger("kledger.gateway.net.connection"), WARNINGS_PER_SECOND, services.clock
         )
         self.scratch = make_scratch()
+        self.encrypted_scratch = make_scratch(READ_BYTES)
+        self.handshakes = HandshakeQueue()
         self.connection_quotas = ConnectionQuotas[ServedConnection](services)
         self.connections = self.connection_quotas.admitted
+        self.logins = Logins(services)
         self.connection_closed = Signal()
         self.is_stopping = False
         self.idle_tick = 0

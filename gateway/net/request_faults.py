@@ -250,11 +250,13 @@ class FaultyConnection(Connection):
 
     def _add_broker(self, answer: MetadataResponse) -> None:
         """Name this broker: clients ignore a response without any."""
-        config = self._listener.config
+        config, shown = self._listener.config, self.peer.listener
         answer.controller_id = config.node_id
         answer.brokers = [
             MetadataResponseBroker(
-                node_id=config.node_id, host=config.advertised_host, port=config.advertised_port
+                node_id=config.node_id,
+                host=config.advertised_host if shown is None else shown.host,
+                port=config.advertised_port if shown is None else shown.port,
             )
         ]
 

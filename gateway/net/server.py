@@ -1,4 +1,4 @@
-"""GatewayServer: one Kafka listener, from its start to its orderly stop.
+"""GatewayServer: the Kafka listeners, from their start to their orderly stop.
 
 Rule: a stop ends accepting, answers waiting requests, completes running ones, flushes and closes.
 A connection whose client does not read its responses within the grace period is aborted.
@@ -8,13 +8,17 @@ Must not know: requests and responses.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
-from kledger.gateway.configs.broker_entries import plaintext
-from kledger.gateway.configs.broker_settings import LISTENERS
+from kledger.gateway.configs.broker_entries import listener_text
+from kledger.gateway.configs.broker_settings import ADVERTISED_LISTENERS, LISTENERS
+from kledger.gateway.listeners.endpoint import Endpoint
 from kledger.gateway.net.connection import Connection
 from kledger.gateway.net.listener import ListenerState
+from kledger.gateway.net.tls_transport import TlsTransport
+from kledger.gateway.request_context import AdvertisedAddress
 from kledger.gateway.services import Services
 
 logger = logging.getLogger(__name__)
@@ -26,34 +30,95 @@ EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
 class GatewayServer:
-    """One Kafka listener."""
+    """The Kafka listeners of one server, which share their limits."""
 
     def __init__(self, services: Services, make_connection: ConnectionMaker | None = None) -> None:
         """Args: make_connection: makes the protocol of one socket; `Connection` by default."""
         self._services = services
         self._make_connection = make_connection or Connection
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._listener: ListenerState | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen on a host and a port (0: a free one); return the address that was bound.
+        """Listen without TLS and logins on a host and a port (0: a free one).
 
         An advertised port of 0 in the configuration is replaced by the port of the listener, an
         empty advertised host by the listener's.
+
+        Returns:
+            The address that was bound.
         """
-        listener = self._listener = ListenerState(self._services)
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: self._make_connection(listener), host, port, backlog=BACKLOG
+        listener = self._begin()
+        bound_host, bound_port = await self._listen(
+            lambda: self._make_connection(listener), host, port
         )
-        bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
         config = self._services.config
         if config.advertised_port == 0:
             config.advertised_port = bound_port
         if not config.advertised_host:
             config.advertised_host = _host_for_clients(host, config.advertised_port)
-        self._services.broker_settings.fixed_values[LISTENERS] = plaintext(host, bound_port)
-        listener.start_idle_checks()
+        self._show([("PLAINTEXT", host, bound_port)])
         return bound_host, bound_port
+
+    async def start_endpoints(self, endpoints: Sequence[Endpoint]) -> list[tuple[str, int]]:
+        """Listen on every endpoint; return the addresses that were bound, in their order.
+
+        An endpoint that advertises no address gets the one that is bound.
+        """
+        listener = self._begin()
+        addresses = []
+        for endpoint in endpoints:
+            plan = endpoint.plan
+            host, port = await self._listen(
+                partial(self._accept, listener, endpoint), plan.host, plan.port
+            )
+            shown = endpoint.advertised
+            shown_port = shown.port or port
+            endpoint.advertised = AdvertisedAddress(
+                plan.name, shown.host or _host_for_clients(plan.host, shown_port), shown_port
+            )
+            addresses.append((host, port))
+        self._show(
+            [
+                (each.plan.name, each.plan.host, port)
+                for each, (_, port) in zip(endpoints, addresses, strict=True)
+            ]
+        )
+        self._services.broker_settings.fixed_values[ADVERTISED_LISTENERS] = ",".join(
+            listener_text(*each.advertised) for each in endpoints
+        )
+        return addresses
+
+    def _begin(self) -> ListenerState:
+        listener = self._listener = ListenerState(self._services)
+        listener.start_idle_checks()
+        return listener
+
+    async def _listen(
+        self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[str, int]:
+        server = await asyncio.get_running_loop().create_server(
+            make_protocol, host, port, backlog=BACKLOG
+        )
+        self._servers.append(server)
+        bound_host, bound_port = server.sockets[0].getsockname()[:2]
+        return bound_host, bound_port
+
+    def _accept(self, listener: ListenerState, endpoint: Endpoint) -> asyncio.BaseProtocol:
+        """Return the protocol of one socket of an endpoint."""
+        connection = self._make_connection(listener)
+        connection.enter(endpoint)
+        if endpoint.tls is None:
+            return connection
+        return TlsTransport(
+            endpoint.tls.current(), connection, listener.handshakes, listener.encrypted_scratch
+        )
+
+    def _show(self, listeners: Sequence[tuple[str, str, int]]) -> None:
+        """Let DescribeConfigs show where clients connect to."""
+        self._services.broker_settings.fixed_values[LISTENERS] = ",".join(
+            listener_text(*each) for each in listeners
+        )
 
     @property
     def connection_count(self) -> int:
@@ -68,11 +133,12 @@ class GatewayServer:
 
     async def stop(self, *, grace_ms: int = 5_000) -> None:
         """Close each connection when its started requests are answered, or after `grace_ms`."""
-        if self._server is None or self._listener is None:
+        if not self._servers or self._listener is None:
             return
-        server, listener = self._server, self._listener
-        self._server = None
-        server.close()
+        servers, listener = self._servers, self._listener
+        self._servers = []
+        for server in servers:
+            server.close()
         listener.is_stopping = True
         listener.connection_quotas.close()
         for connection in self.connections:
@@ -82,6 +148,7 @@ class GatewayServer:
             await listener.connection_closed.wait()
         deadline.cancel()
         listener.unsent.close()
+        listener.logins.close()
 
 
 def _host_for_clients(host: str, port: int) -> str:

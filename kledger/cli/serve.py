@@ -73,7 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except SettingError as error:
         return usage_error(str(error))
-    if settings.server.kafka is None and settings.server.native is None:
+    server = settings.server
+    if server.kafka is None and server.native is None and not settings.kafka.listener_addresses:
         return usage_error(
             "server.kafka: expected HOST:PORT, as no other listener is named, got none"
         )

@@ -75,7 +75,24 @@ def test_unknown_name_is_refused_with_the_nearest(name: str, message: str) -> No
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("value", ["SSL://h:1", "PLAINTEXT://a:1,PLAINTEXT://b:2", "h", 5])
-def test_listeners_other_than_one_plaintext_are_refused(value: object) -> None:
+@pytest.mark.parametrize("value", ["h", 5])
+def test_a_listener_without_an_address_is_refused(value: object) -> None:
     with pytest.raises(SettingError, match=r"listeners: expected"):
         translate("listeners", value, OWN)
+
+
+@pytest.mark.parametrize("value", ["SSL://h:1", "PLAINTEXT://a:1,PLAINTEXT://b:2"])
+@pytest.mark.parametrize("section", ["", "kafka."])
+def test_listeners_other_than_one_plaintext_are_kept_as_they_are(value: str, section: str) -> None:
+    assert {"kafka.listener_addresses": value} == translate(f"{section}listeners", value, OWN)
+    assert {"kafka.advertised_addresses": value} == translate(
+        f"{section}advertised.listeners", value, OWN
+    )
+
+
+@pytest.mark.parametrize("section", ["", "kafka."])
+def test_settings_of_a_listener_are_entries_of_a_table(section: str) -> None:
+    name = "sasl_ssl.plain.sasl.jaas.config"
+    assert {"kafka.listener_settings": {name: "x"}} == translate(
+        f"{section}listener.name.{name}", "x", OWN
+    )

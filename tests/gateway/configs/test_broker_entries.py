@@ -3,7 +3,7 @@
 import pytest
 
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.configs.broker_entries import all_nodes_entries, node_entries, plaintext
+from kledger.gateway.configs.broker_entries import all_nodes_entries, listener_text, node_entries
 from kledger.gateway.configs.broker_keys import KAFKA_KEYS
 from kledger.gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
 from kledger.topics import TopicDefaults
@@ -153,4 +153,4 @@ async def test_min_insync_replicas_is_set_for_all_nodes_from_the_start() -> None
     ("host", "text"), [("h", "PLAINTEXT://h:9"), ("::1", "PLAINTEXT://[::1]:9")]
 )
 def test_addresses_are_written_as_kafka_writes_them(host: str, text: str) -> None:
-    assert text == plaintext(host, 9)
+    assert text == listener_text("PLAINTEXT", host, 9)

@@ -21,6 +21,7 @@ import kafka.protocol.admin
 import kafka.protocol.consumer
 import kafka.protocol.metadata
 import kafka.protocol.producer
+import kafka.protocol.sasl
 import kio.serial
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -69,6 +70,7 @@ KAFKA_PYTHON = (
     kafka.protocol.consumer,
     kafka.protocol.metadata,
     kafka.protocol.producer,
+    kafka.protocol.sasl,
 )
 
 
