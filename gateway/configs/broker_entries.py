@@ -114,11 +114,11 @@ def _static_values(settings: BrokerSettings) -> Mapping[str, _StaticSetting]:
         if field.name == PREFIXED:
             continue
         name = field.name.replace("_", ".")
-        texts = (normal_text(getattr(each, field.name)) for each in (config, _DEFAULTS))
+        texts: list[str | None] = [
+            normal_text(getattr(each, field.name)) for each in (config, _DEFAULTS)
+        ]
         if name in KAFKA_KEYS and KAFKA_KEYS[name].default is None:
-            texts = (
-                text or None for text in texts
-            )  # what Kafka has no value for, not an empty one
+            texts = [text or None for text in texts]  # Kafka has no value for it, not an empty one
         given[name] = _static_value(*texts)
     for key in CONFIG_KEYS.values():
         for synonym in key.synonyms:
