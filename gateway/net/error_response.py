@@ -35,8 +35,11 @@ EQUIVALENT_FIELDS: Final = (
             "entity_name",
         )
     ),
+    {"user", "name"},
 )
 """Fields that are copied, and the names that messages have for the same field."""
+JOINED_LISTS: Final = {"deletions", "upsertions"}
+"""Lists of a request that one list of its response answers."""
 NESTED_TOPICS: Final = (FetchRequest, MetadataRequest)
 """Their outermost code is about the session or the cluster; clients act on the inner ones."""
 
@@ -130,9 +133,9 @@ class _ErrorResponse:
         """Return the list of the request that a list of the response answers."""
         lists = [each for each in self._fields(requested) if each.type.element is not None]
         named_alike = [each for each in lists if each.name == one.name]
-        for each in named_alike or lists[:1]:
-            return getattr(requested, each.name) or ()
-        return ()
+        joined = [each for each in lists if each.name in JOINED_LISTS]
+        for each in named_alike or joined or lists[:1]:
+            yield from getattr(requested, each.name) or ()
 
     def _has_error_field(self, cls: type[Struct]) -> bool:
         """Return whether a struct, or a struct below it, has a code."""
