@@ -59,19 +59,13 @@ def _everywhere(names: Names) -> dict[str, Any]:
 
 def _of_api(names: Names) -> dict[int, dict[str, Any]]:
     setting = {
-        "resource_type": 2,
-        "resource_name": names.topic,
-        "name": "retention.ms",
-        "value": "60000",
-    }
+        "resource_type": 2, "resource_name": names.topic, "name": "retention.ms", "value": "60000",
+    }  # fmt: skip
     partition = {"partitions": [0]}
     quota = {
-        "entity_type": "client-id",
-        "entity_name": "named",
-        "match": "named",
-        "key": "producer_byte_rate",
-        "value": 1e9,
-    }
+        "entity_type": "client-id", "entity_name": "named", "match": "named",
+        "key": "producer_byte_rate", "value": 1e9,
+    }  # fmt: skip
     return {
         0: {"acks": -1, "transactional_id": None, "index": 0, "records": words.batch(b"v")},
         1: {
