@@ -103,9 +103,14 @@ class RequestContext:
             is_audited: a refusal is logged. Not for what a listing leaves out, nor for the first
                 of two rights that each are enough.
         """
-        authorizer = self.services.authorizer
-        return authorizer is None or is_authorized(
-            self.services, self.peer, operation, resource_type, name, is_audited=is_audited
+        services = self.services
+        return services.authorizer is None or is_authorized(
+            services,
+            self.peer,
+            operation,
+            resource_type,
+            resolve_name(name) if resource_type is ResourceType.TOPIC else name,
+            is_audited=is_audited,
         )
 
     def refusal(
@@ -140,7 +145,10 @@ class RequestContext:
         if authorizer is None:
             return ALL_OPERATIONS[resource_type]
         return authorizer.authorized_operations(
-            self.peer.principal, self.peer.host, resource_type, _own_name(resource_type, name)
+            self.peer.principal,
+            self.peer.host,
+            resource_type,
+            resolve_name(name) if resource_type is ResourceType.TOPIC else name,
         )
 
     def audit_rule(self, event: str, rule: AclRule) -> None:
@@ -173,16 +181,15 @@ def is_authorized(
     *,
     is_audited: bool = True,
 ) -> bool:
-    """Return whether a client may perform an operation; `RequestContext.authorize` without one."""
+    """Return whether a client may perform an operation; `RequestContext.authorize` without one.
+
+    The name of a topic must be resolved.
+    """
     authorizer = services.authorizer
-    if authorizer is None:
+    if authorizer is None or authorizer.authorize(
+        peer.principal, peer.host, operation, resource_type, name
+    ):
         return True
-    own_name = _own_name(resource_type, name)
-    is_allowed = authorizer.authorize(peer.principal, peer.host, operation, resource_type, own_name)
-    if is_audited and not is_allowed:
-        services.audit.refused(peer.principal, peer.host, operation, resource_type, own_name)
-    return is_allowed
-
-
-def _own_name(resource_type: ResourceType, name: str) -> str:
-    return resolve_name(name) if resource_type is ResourceType.TOPIC else name
+    if is_audited:
+        services.audit.refused(peer.principal, peer.host, operation, resource_type, name)
+    return False

@@ -47,6 +47,7 @@ from kledger.gateway.wire.fetch_codec import (
     parse_fetch_request,
 )
 from kledger.security.acl_state import CLUSTER_NAME, Operation, ResourceType
+from kledger.topics.topic_names import resolve_name
 
 if TYPE_CHECKING:
     from kledger.gateway.net.ports import ResponsePort
@@ -149,7 +150,7 @@ class FetchHandler:
         """Return the log of a partition or its error code, or add it to `missing`."""
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
         if self._services.authorizer is not None and (topic is not None or not has_ids):
-            name = key.decode("utf-8", "replace") if topic is None else topic.name
+            name = topic.name if topic else resolve_name(key.decode("utf-8", "replace"))
             if not is_authorized(self._services, peer, Operation.READ, ResourceType.TOPIC, name):
                 return None, TOPIC_AUTHORIZATION_FAILED
         if topic is None:

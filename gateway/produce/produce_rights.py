@@ -12,6 +12,7 @@ from kledger.gateway.request_context import Peer, is_authorized
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.produce_codec import TOPIC_ID_SINCE
 from kledger.security.acl_state import Operation, ResourceType
+from kledger.topics.topic_names import resolve_name
 
 if TYPE_CHECKING:
     from kledger.gateway.services import Services
@@ -32,7 +33,7 @@ class ProduceRights:
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
         if topic is None and has_ids:
             return ErrorCode.NONE
-        name = key.decode("utf-8", "replace") if topic is None else topic.name
+        name = topic.name if topic else resolve_name(key.decode("utf-8", "replace"))
         if is_authorized(self._services, peer, Operation.WRITE, ResourceType.TOPIC, name):
             return ErrorCode.NONE
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
