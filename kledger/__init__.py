@@ -177,20 +177,34 @@ def connect(
     operation_timeout_ms: int = 30_000,
     keepalive_ms: int = 5_000,
     partition_refresh_ms: int = 60_000,
+    token: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    ca: Path | str | None = None,
+    certificate: Path | str | None = None,
+    key: Path | str | None = None,
 ) -> "Client":
     """Return a native client of a running server; the connection is made on entering.
 
     Args:
         url: kledger://HOST:PORT, the address of the server's native listener; or several addresses
-            of it, kledger://HOST:PORT,HOST:PORT, which the client tries in order.
+            of it, kledger://HOST:PORT,HOST:PORT, which the client tries in order. With
+            kledger+tls:// the connection is encrypted.
         operation_timeout_ms: how long to connect, to subscribe, to seek and the like may take;
             then they raise `Timeout` or `Unavailable`, and may be retried.
         keepalive_ms: after this time without data the client pings the server; without an answer in
             the same time again the connection counts as lost.
         partition_refresh_ms: how often producers and consumers look up new partitions.
+        token: an access token (a JWT), with which the client logs in.
+        username: logs in with `password`, in place of a token.
+        password: of the user.
+        ca: authorities that the server's certificate must have, in PEM or the path of a file; None:
+            those of this machine. This one and the next two are for kledger+tls:// alone.
+        certificate: with which the client logs in, likewise.
+        key: the private key of the certificate, likewise, without a password.
 
     Raises:
-        InvalidArgument: the URL or a number is invalid.
+        InvalidArgument: the URL, a number or a credential is invalid.
     """
     from kledger.connecting import connected_client
 
@@ -199,6 +213,12 @@ def connect(
         operation_timeout_ms=operation_timeout_ms,
         keepalive_ms=keepalive_ms,
         partition_refresh_ms=partition_refresh_ms,
+        token=token,
+        username=username,
+        password=password,
+        ca=ca,
+        certificate=certificate,
+        key=key,
     )
 
 

@@ -6,6 +6,7 @@ Must not know: the protocol between the two.
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 
 from kledger.native.broker import Broker
@@ -15,10 +16,13 @@ from kledger.native.client.services import PARTITION_REFRESH_MS
 from kledger.native.client.subscribe_options import check_number
 from kledger.native.errors import InvalidArgument
 from kledger.native.rpc.client import RpcClient
+from kledger.native.rpc.client_credentials import ClientCredentials
 from kledger.native.rpc.connection import KEEPALIVE_MS
+from kledger.native.rpc.tls import ClientTls
 from kledger.setting_values import SettingError, split_address
 
 SCHEME = "kledger://"
+TLS_SCHEME = "kledger+tls://"
 MILLISECONDS_MAX = (1 << 31) - 1
 """The largest time that the transport takes."""
 
@@ -29,21 +33,45 @@ def connected_client(
     operation_timeout_ms: int = OPERATION_TIMEOUT_MS,
     keepalive_ms: int = KEEPALIVE_MS,
     partition_refresh_ms: int = PARTITION_REFRESH_MS,
+    token: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    ca: Path | str | None = None,
+    certificate: Path | str | None = None,
+    key: Path | str | None = None,
 ) -> Client:
     """Make the client of `kledger.connect`, which documents the arguments."""
     check_number("keepalive_ms", keepalive_ms, at_least=1, at_most=MILLISECONDS_MAX)
     check_number("partition_refresh_ms", partition_refresh_ms, at_least=1)
+    addresses = addresses_of(url)
+    credentials = ClientCredentials(
+        token=token, username=username, password=password, tls=_tls_of(url, ca, certificate, key)
+    )
+    credentials.check()
     connection = partial(
         RpcClient,
-        *addresses_of(url),
+        *addresses,
         keepalive_ms=keepalive_ms,
         operation_timeout_ms=operation_timeout_ms,
+        credentials=credentials,
     )
     return Client(
         _RemoteServer(connection),
         partition_refresh_ms=partition_refresh_ms,
         operation_timeout_ms=operation_timeout_ms,
     )
+
+
+def _tls_of(
+    url: str, ca: Path | str | None, certificate: Path | str | None, key: Path | str | None
+) -> ClientTls | None:
+    given = {"ca": ca, "certificate": certificate, "key": key}
+    texts = {name: str(value) for name, value in given.items() if value is not None}
+    if url.startswith(TLS_SCHEME):
+        return ClientTls(**texts)
+    if texts:
+        raise InvalidArgument(f"{', '.join(texts)}: expected a URL like {TLS_SCHEME}HOST:PORT")
+    return None
 
 
 def addresses_of(url: str) -> list[str]:
@@ -53,9 +81,9 @@ def addresses_of(url: str) -> list[str]:
         InvalidArgument: the URL is invalid.
     """
     given: object = url
-    if not isinstance(given, str) or not given.startswith(SCHEME):
+    if not isinstance(given, str) or not given.startswith((SCHEME, TLS_SCHEME)):
         raise InvalidArgument(f"expected a URL like {SCHEME}127.0.0.1:9093, got {given!r}")
-    addresses = given.removeprefix(SCHEME).rstrip("/").split(",")
+    addresses = given.partition("://")[2].rstrip("/").split(",")
     try:
         for address in addresses:
             split_address("url", address)

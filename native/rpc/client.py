@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kledger.native.broker import ConsumerRequest, OnEnded
 from kledger.native.client.operations import OPERATION_TIMEOUT_MS
+from kledger.native.rpc.client_credentials import ANONYMOUS_CREDENTIALS, ClientCredentials
 from kledger.native.rpc.client_links import (
     RpcConsumerLink,
     RpcLink,
@@ -58,6 +59,7 @@ class RpcClient:
         keepalive_ms: int = KEEPALIVE_MS,
         versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX),
         operation_timeout_ms: int = OPERATION_TIMEOUT_MS,
+        credentials: ClientCredentials = ANONYMOUS_CREDENTIALS,
     ) -> None:
         """Prepare, on the event loop that will be used; nothing is sent yet.
 
@@ -68,6 +70,10 @@ class RpcClient:
             keepalive_ms: silence after which the server is pinged, and its time to answer.
             versions: the lowest and the highest protocol version of this client.
             operation_timeout_ms: the limit of connecting, opening a link, and a call.
+            credentials: of this client.
+
+        Raises:
+            InvalidArgument: a file of the credentials cannot be read.
         """
         self._supervisor = Supervisor()
         self._connection = RpcConnection(
@@ -78,6 +84,7 @@ class RpcClient:
             keepalive_ms=keepalive_ms,
             versions=versions,
             operation_timeout_ms=operation_timeout_ms,
+            credentials=credentials,
         )
         self._links: set[RpcLink[Any, Any]] = set()
         self._pending_resets = PendingResets()

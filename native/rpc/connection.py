@@ -20,6 +20,7 @@ from kledger.native.backoff import Backoff
 from kledger.native.client.operations import OPERATION_TIMEOUT_MS
 from kledger.native.errors import AlreadyClosed, KledgerError, Unavailable
 from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc.client_credentials import ANONYMOUS_CREDENTIALS, ClientCredentials
 from kledger.native.rpc.protocol import (
     CALLS,
     VERSION_KEY,
@@ -61,6 +62,7 @@ class RpcConnection:
         keepalive_ms: int = KEEPALIVE_MS,
         versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX),
         operation_timeout_ms: int = OPERATION_TIMEOUT_MS,
+        credentials: ClientCredentials = ANONYMOUS_CREDENTIALS,
     ) -> None:
         """Prepare; nothing is sent yet.
 
@@ -72,7 +74,12 @@ class RpcConnection:
             keepalive_ms: silence after which the server is pinged, and its time to answer.
             versions: the lowest and the highest protocol version of this client.
             operation_timeout_ms: the limit of a call, with its wait for the connection.
+            credentials: of this client.
+
+        Raises:
+            InvalidArgument: a file of the credentials cannot be read.
         """
+        self._credentials = credentials
         self.operation_timeout_ms = operation_timeout_ms
         self._addresses = deque(addresses)
         self._tried_addresses = 0
@@ -204,7 +211,7 @@ class RpcConnection:
         return self._tried_addresses > 0
 
     def _new_channel(self) -> Any:
-        return grpc.aio.insecure_channel(self.address, options=self._options)
+        return self._credentials.channel(self.address, self._options)
 
     async def _hello(self) -> KledgerError | None:
         """Try to agree on a version; return the error, or None."""
@@ -232,7 +239,7 @@ class RpcConnection:
         )(request, timeout=timeout_ms / 1000, metadata=self._metadata())
 
     def _metadata(self) -> Sequence[tuple[str, str]]:
-        return ((VERSION_KEY, str(self.version)),)
+        return ((VERSION_KEY, str(self.version)), *self._credentials.metadata())
 
     def _finish_waiters(self, failure: KledgerError | None) -> None:
         """End every wait, with a failure or without."""

@@ -1,8 +1,9 @@
 """RpcServer: the listener for native clients in other processes.
 
-Rule: it serves a Broker and adds nothing to it. Errors are sent by the table of codes; a client of
-an unsupported version is refused with the versions of both sides. Connections, streams and messages
-have limits; a peer that does not answer pings is disconnected, and its links are closed.
+Rule: it serves the Broker of a session and adds nothing to it. Errors are sent by the table of
+codes; a client of an unsupported version is refused with the versions of both sides. Connections,
+streams and messages have limits; a peer that does not answer pings is disconnected, and its links
+are closed. A client's first call, Hello, needs a valid login too.
 Must not know: the implementation of the broker.
 """
 
@@ -38,6 +39,13 @@ from kledger.native.rpc.server_streams import (
     ProducerStream,
     error_for_client,
 )
+from kledger.native.rpc.sessions import (
+    BrokerSession,
+    OpenSessions,
+    SessionSource,
+    origin_of,
+)
+from kledger.native.rpc.tls import TlsCredentials
 from kledger.native.rpc.unary_calls import UNARY
 from kledger.runtime.signal import Signal
 from kledger.runtime.tasks import Supervisor
@@ -77,17 +85,22 @@ class RpcServer:
         message_bytes_max: int,
         config: NativeConfig | None = None,
         versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX),
+        sessions: SessionSource | None = None,
+        tls: TlsCredentials | None = None,
     ) -> None:
         """Prepare; nothing listens yet.
 
         Args:
-            broker: serves the calls.
+            broker: serves the calls of clients when there are no sessions.
             supervisor: owns the tasks of streams.
             message_bytes_max: the largest message that is accepted.
             config: limits.
             versions: the lowest and the highest supported protocol version.
+            sessions: asks each call whose it is; None: every client may do everything.
+            tls: keys and certificates; None: connections are not encrypted.
         """
-        self._broker = broker
+        self._sessions: SessionSource = sessions or OpenSessions(broker)
+        self._tls = tls
         self._supervisor = supervisor
         self._message_bytes_max = message_bytes_max
         self._config = config or NativeConfig()
@@ -135,7 +148,10 @@ class RpcServer:
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         name = f"[{host}]" if ":" in host else host
         try:
-            bound_port = server.add_insecure_port(f"{name}:{port}")
+            if self._tls is None:
+                bound_port = server.add_insecure_port(f"{name}:{port}")
+            else:
+                bound_port = server.add_secure_port(f"{name}:{port}", self._tls.make())
         except RuntimeError:
             raise OSError(f"cannot listen on {name}:{port}") from None
         await server.start()
@@ -172,7 +188,7 @@ class RpcServer:
         else:
             row = UNARY[name]
             serve = partial(self._waiting, row.serve) if row.waits else row.serve
-            behaviour = self._answering(partial(serve, self._broker))
+            behaviour = self._answering(serve)
         return make(
             behaviour,
             request_deserializer=call.request.FromString,
@@ -201,7 +217,7 @@ class RpcServer:
             self._waiting_calls.discard(task)
 
     def _answering(
-        self, serve: Callable[[Any], Awaitable[Any]], *, is_versioned: bool = True
+        self, serve: Callable[[Broker, Any], Awaitable[Any]], *, is_versioned: bool = True
     ) -> Callable[[Any, Context], Awaitable[Any]]:
         """Return the gRPC handler of a call with one answer."""
 
@@ -209,7 +225,11 @@ class RpcServer:
             try:
                 if is_versioned:
                     self._check_version(context)
-                return await serve(request)
+                session = await self._sessions.open(origin_of(context))
+                try:
+                    return await serve(session.broker, request)
+                finally:
+                    session.close()
             except KledgerError as error:
                 await abort(context, error)
             except Exception as error:  # noqa: BLE001 - the client gets it, and the log
@@ -221,20 +241,31 @@ class RpcServer:
         """Return the gRPC handler of a stream."""
 
         async def behaviour(_requests: Any, context: Context) -> None:
-            stream = factory(self._broker, context, self._supervisor, self._config)
-            self._streams.add(stream)
             try:
                 self._check_version(context)
-                await stream.run()
+                session = await self._sessions.open(origin_of(context))
+                try:
+                    await self._run_stream(factory, session, context)
+                finally:
+                    session.close()
             except KledgerError as error:
                 await abort(context, error)
             except Exception as error:  # noqa: BLE001 - the client gets it, and the log
                 await abort(context, error_for_client(error))
-            finally:
-                self._streams.discard(stream)
-                self._stream_ended.notify()
 
         return behaviour
+
+    async def _run_stream(
+        self, factory: StreamFactory, session: BrokerSession, context: Context
+    ) -> None:
+        stream = factory(session.broker, context, self._supervisor, self._config)
+        self._streams.add(stream)
+        session.end_at_expiry(stream.end)
+        try:
+            await stream.run()
+        finally:
+            self._streams.discard(stream)
+            self._stream_ended.notify()
 
     def _check_version(self, context: Context) -> None:
         """Refuse an unsupported version: the server may have been replaced since Hello."""
@@ -246,7 +277,7 @@ class RpcServer:
                 f"the server speaks {self._versions[0]} to {self._versions[1]}"
             )
 
-    async def _hello(self, request: pb.HelloRequest) -> pb.HelloResponse:
+    async def _hello(self, _broker: Broker, request: pb.HelloRequest) -> pb.HelloResponse:
         version = agree(client=(request.version_min, request.version_max), server=self._versions)
         logger.debug("native client %.100r speaks version %d", request.client, version)
         return pb.HelloResponse(
