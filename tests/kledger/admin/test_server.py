@@ -1,6 +1,7 @@
 """The admin listener, over real sockets."""
 
 import asyncio
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,11 +9,26 @@ import aiohttp
 import pytest
 
 import kledger.admin.server
+from kledger.admin.access import AdminAccess
 from kledger.admin.server import AdminServer
-from kledger.ledger import StorageHealth
+from kledger.ledger import LedgerStore, StorageHealth
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import ManualClock
 from kledger.runtime.metrics import Metrics
+from kledger.security.acl_state import (
+    ANY_HOST,
+    CLUSTER_NAME,
+    AclRule,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from kledger.security.audit import AuditLog
+from kledger.security.authorizer import Authorizer
+from kledger.security.principal import Principal
+from kledger.security.sasl.mechanism import Authenticated, AuthenticationFailed
 
 
 class Switch:
@@ -23,10 +39,13 @@ class Switch:
 
 @asynccontextmanager
 async def running(
-    metrics: Metrics, switch: Switch, health: StorageHealth | None = None
+    metrics: Metrics,
+    switch: Switch,
+    health: StorageHealth | None = None,
+    access: AdminAccess | None = None,
 ) -> AsyncIterator[str]:
     health = health or StorageHealth(ManualClock(), metrics)
-    server = AdminServer(metrics, is_serving=lambda: switch.is_on, health=health)
+    server = AdminServer(metrics, is_serving=lambda: switch.is_on, health=health, access=access)
     host, port = await server.start("127.0.0.1", 0)
     yield f"http://{host}:{port}"
     await server.stop()
@@ -74,6 +93,76 @@ async def test_metrics_are_those_of_the_server() -> None:
             assert 405 == response.status
         async with client.get(f"{url}/nothing") as response:
             assert 404 == response.status
+
+
+class Headers:
+    """Every user has the password `right`."""
+
+    async def login(self, header: str, address: str) -> Authenticated:
+        user, password = b64decode(header.removeprefix("Basic ")).decode().split(":")
+        if password != "right":
+            raise AuthenticationFailed("wrong")
+        return Authenticated(principal=Principal(user))
+
+
+@asynccontextmanager
+async def guarded(*, has_rules: bool = True) -> AsyncIterator[tuple[str, StorageHealth]]:
+    """A server on which ann may describe the cluster."""
+    clock, metrics = ManualClock(), Metrics()
+    async with LedgerStore.open(None, clock=clock) as store:
+        authorizer = Authorizer(store, clock)
+        pattern = ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME)
+        rule = AclRule(pattern, "User:ann", ANY_HOST, Operation.DESCRIBE, Permission.ALLOW)
+        await authorizer.create([rule])
+        access = AdminAccess(Headers(), authorizer if has_rules else None, AuditLog(clock))
+        health = StorageHealth(clock, metrics)
+        metrics.counter("hits").add(5)
+        async with running(metrics, Switch(), health, access) as url:
+            yield url, health
+
+
+def header_of(user: tuple[str, str] | None) -> dict[str, str]:
+    if user is None:
+        return {}
+    return {"Authorization": f"Basic {b64encode(':'.join(user).encode()).decode()}"}
+
+
+USERS = {
+    None: (401, False),
+    ("ann", "right"): (200, True),
+    ("ann", "wrong"): (401, False),
+    ("bob", "right"): (403, False),
+}
+
+
+@pytest.mark.parametrize("user", USERS)
+async def test_metrics_need_a_user_who_may_describe_the_cluster(
+    user: tuple[str, str] | None,
+) -> None:
+    status, is_shown = USERS[user]
+    headers = header_of(user)
+    async with guarded() as (url, health), aiohttp.ClientSession(headers=headers) as client:
+        async with client.get(f"{url}/metrics") as response:
+            text = await response.text()
+            assert (status, is_shown) == (response.status, "kledger_hits_total" in text)
+            assert is_shown or not text
+            assert (status == 401) == ("WWW-Authenticate" in response.headers)
+        health.failed(StorageWriteFailed("full", full=True), "writing orders-0")
+        async with client.get(f"{url}/health") as response:
+            text = await response.text()
+            assert 200 == response.status
+            assert text.startswith("serving, degraded\n")
+            assert is_shown == ("orders-0" in text)
+
+
+async def test_without_rules_everybody_sees_the_metrics_but_a_wrong_login_does_not() -> None:
+    async with guarded(has_rules=False) as (url, _):
+        for user, status in ((None, 200), (("bob", "right"), 200), (("bob", "wrong"), 401)):
+            async with (
+                aiohttp.ClientSession(headers=header_of(user)) as client,
+                client.get(f"{url}/metrics") as response,
+            ):
+                assert status == response.status
 
 
 async def test_a_connection_too_many_is_closed_and_the_others_are_served(
