@@ -1,13 +1,16 @@
 """replay: Parquet files, such as those of an archive, back into a topic.
 
 Rule: records of one source partition keep their order; all of them are one write, which is visible
-as a whole or not at all. At the end the records are counted where they were written.
+as a whole or not at all. At the end the records are counted where they were written. A run that was
+killed leaves open transactions, behind which readers wait; the next run of the same folder into the
+same topic aborts them first.
 Must not know: what the values mean.
 
 Columns: `value`, and where they are there `key`, `headers`, `timestamp`, `topic`, `partition`,
 `offset`, as in Spark's kafka source.
 """
 
+import hashlib
 import json
 import threading
 import time
@@ -21,6 +24,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from kledger.spark import register
+from kledger.spark.kafka_client import KafkaClient, KafkaFailed
+from kledger.spark.sink import PREFIX
+from kledger.spark.sink_options import TRANSACTION_TIMEOUT_MS
+from kledger.spark.transaction import abort_open
 from pipelines.errors import PipelineFailed, WrongCall
 from pipelines.options import SourceOptions, flag, read_options
 from pipelines.progress import write_summary_metrics
@@ -66,6 +73,8 @@ def run(
         PipelineFailed: nothing was written; or other numbers are in the topic than were read.
     """
     chosen, begun = read_options(ReplayOptions, options), time.monotonic()
+    write_id = _write_id(chosen)
+    _abort_killed(chosen, write_id)
     before = topic_ends(chosen)
     register(spark)
     read = Observation()
@@ -73,10 +82,10 @@ def run(
         records = _ordered(_records(spark, chosen, len(before[chosen.topic])))
         counted = records.observe(read, f.count(f.lit(1)).alias("rows"))
         writer = counted.select(_written(records, chosen)).write.format("kledger").mode("append")
+        writer = writer.option("servers", chosen.servers).option("topic", chosen.topic)
+        writer = writer.option("includeHeaders", "true").option("kafka.transactional.id", write_id)
         try:
-            writer.option("servers", chosen.servers).option("topic", chosen.topic).option(
-                "includeHeaders", "true"
-            ).save()
+            writer.save()
         except (PySparkException, Py4JJavaError) as error:
             raise PipelineFailed(f"nothing was written: {first_line(error)}") from error
         after = topic_ends(chosen)
@@ -94,6 +103,22 @@ def run(
     if chosen.metrics is not None:
         write_summary_metrics(chosen.metrics, summary)
     return summary
+
+
+def _write_id(options: ReplayOptions) -> str:
+    """Return what the transactional ids of a folder's replays into a topic begin with."""
+    names = f"{options.topic}\n{options.from_.rstrip('/')}"
+    return f"{PREFIX}replay-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+
+
+def _abort_killed(options: ReplayOptions, write_id: str) -> None:
+    try:
+        with KafkaClient(options.servers) as client:
+            abort_open(client, f"{write_id}-", timeout_ms=TRANSACTION_TIMEOUT_MS)
+    except ValueError as error:
+        raise WrongCall(str(error)) from error
+    except (KafkaFailed, OSError) as error:
+        raise PipelineFailed(str(error)) from error
 
 
 def _records(spark: SparkSession, options: ReplayOptions, partition_count: int) -> DataFrame:

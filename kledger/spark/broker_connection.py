@@ -13,7 +13,7 @@ from kledger.gateway.wire.errors import MalformedMessage
 from kledger.gateway.wire.header import encode_request_header, response_body_start
 from kledger.gateway.wire.schema import ApiMessage
 
-VERSIONS: Final = {0: 9, 1: 12, 2: 7, 3: 9, 9: 7, 10: 3, 22: 4, 24: 3, 25: 3, 26: 3, 28: 3}
+VERSIONS: Final = {0: 9, 1: 12, 2: 7, 3: 9, 9: 7, 10: 3, 22: 4, 24: 3, 25: 3, 26: 3, 28: 3, 66: 0}
 """The version of each API, by key."""
 CLIENT_ID: Final = "kledger-spark"
 CONNECT_S: Final = 10.0

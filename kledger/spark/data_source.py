@@ -27,7 +27,7 @@ from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.offset_range import EARLIEST, LATEST, KafkaPartition, OffsetRange, Offsets
 from kledger.spark.range_lookup import RangeLookup
 from kledger.spark.range_reader import RangeReader
-from kledger.spark.sink import BatchSink, StreamSink
+from kledger.spark.sink import PREFIX, BatchSink, StreamSink
 from kledger.spark.sink_options import SinkOptions, read_sink_options
 from kledger.spark.source_options import (
     InvalidOption,
@@ -79,13 +79,18 @@ class KledgerDataSource(DataSource):
             raise InvalidOption("mode 'overwrite': a topic can only be appended to")
         from kledger.runtime.entropy import SystemEntropy
 
-        return BatchSink(self._sink_options(schema), str(SystemEntropy().uuid4()))
+        options = self._sink_options(schema)
+        write_id = options.transactional_id or f"{PREFIX}{SystemEntropy().uuid4()}"
+        return BatchSink(options, write_id)
 
     def streamWriter(  # noqa: N802 - Spark's
         self, schema: StructType, overwrite: bool
     ) -> StreamSink:
         """Return the writer of a stream, in output mode append or update."""
-        return StreamSink(self._sink_options(schema))
+        options = self._sink_options(schema)
+        if options.transactional_id is not None:
+            raise InvalidOption("option 'kafka.transactional.id' is for batches, not for streams")
+        return StreamSink(options)
 
     def _sink_options(self, schema: StructType) -> SinkOptions:
         columns = {field.name: field.dataType.simpleString() for field in schema.fields}

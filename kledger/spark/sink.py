@@ -33,15 +33,16 @@ from kledger.spark.source_options import InvalidOption
 from kledger.spark.transaction import (
     Transaction,
     TransactionHandle,
+    abort_open,
     committed_offset,
     end_transaction,
-    wait_until_visible,
+    wait_visible,
 )
 
 BATCH_BYTES: Final = 512 << 10
 """Records are sent when there are so many bytes of them; brokers take batches of 1 MiB."""
-ATTEMPTS_MAX: Final = 4
-"""Spark gives up a task after so many attempts, unless it is told otherwise."""
+PREFIX: Final = "kledger-spark-"
+"""What transactional ids and groups begin with."""
 _RECORD_BYTES: Final = 20
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
@@ -49,10 +50,15 @@ _MICROSECONDS: Final = 1000
 
 
 class TaskWritten(WriterCommitMessage):
-    """What a task tells the driver: its open transaction, None if there was nothing to write."""
+    """What a task returns to the driver.
 
-    def __init__(self, handle: TransactionHandle | None) -> None:
-        self.handle = handle
+    Attributes:
+        handle: of its open transaction, None if there was nothing to write.
+        name: what the transactional ids of the whole write begin with.
+    """
+
+    def __init__(self, handle: TransactionHandle | None, name: str) -> None:
+        self.handle, self.name = handle, name
 
 
 class RecordRouter:
@@ -153,29 +159,32 @@ def write_task(
     batches: Iterator[pa.RecordBatch],
     *,
     name: str,
+    split: int,
     attempt: int,
-    mark: tuple[str, int] | None,
+    mark: int | None = None,
 ) -> TaskWritten:
     """Write what a task has into a transaction that stays open; this runs on executors.
 
     Args:
         options: of the sink.
         batches: the rows.
-        name: of the split; with the number of the attempt it is the transactional id.
+        name: of the write; with the numbers of split and attempt it is the transactional id.
+        split: which one the task writes.
         attempt: counts the attempts of a task; after a restart of the driver from 0 again.
-        mark: a group, and the offset that it commits with the rows; if it is there already, they
-            were written before, and nothing is.
+        mark: the offset that the group of the split commits with the rows; if it is there already,
+            they were written before, and nothing is.
     """
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
-        return TaskWritten(None)
+        return TaskWritten(None, name)
+    group = f"{name}{split}"
     with KafkaClient(options.servers) as client:
         # Beginning ends an earlier attempt, so what that has committed is known from here on.
         transaction = Transaction(
-            client, f"{name}-{attempt}", timeout_ms=options.transaction_timeout_ms
+            client, f"{group}-{attempt}", timeout_ms=options.transaction_timeout_ms
         )
-        if mark is not None and _committed(client, options, mark[0], name, attempt) >= mark[1]:
-            return TaskWritten(None)
+        if mark is not None and _committed(client, options, group, attempt) >= mark:
+            return TaskWritten(None, name)
         try:
             writer = _TaskWriter(client, options, transaction)
             writer.write(first)
@@ -184,18 +193,16 @@ def write_task(
             writer.flush()
             if mark is not None:
                 assert writer.first is not None, "there is at least one row"
-                transaction.commit_offset(mark[0], writer.first, mark[1])
+                transaction.commit_offset(group, writer.first, mark)
         except BaseException:
             # What is raised says more than a failure to clean up behind it.
             with suppress(KafkaFailed, ConnectionLost):
                 transaction.abort()
             raise
-    return TaskWritten(transaction.handle)
+    return TaskWritten(transaction.handle, name)
 
 
-def _committed(
-    client: KafkaClient, options: SinkOptions, group: str, name: str, attempt: int
-) -> int:
+def _committed(client: KafkaClient, options: SinkOptions, group: str, attempt: int) -> int:
     """Return the offset of a group, after aborting attempts that nobody will end any more.
 
     An attempt that was killed behind its last request has an offset pending. Attempts of this
@@ -206,65 +213,58 @@ def _committed(
     except KafkaFailed as error:
         if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
             raise
-    _end_attempts(client, options, name, but=attempt)
+    abort_open(
+        client, f"{group}-", timeout_ms=options.transaction_timeout_ms, but=f"{group}-{attempt}"
+    )
     return committed_offset(client, group)
 
 
-def _end_attempts(
-    client: KafkaClient, options: SinkOptions, name: str, *, but: int | None = None
-) -> None:
-    """Abort what attempts at a split have left open; beginning a transaction does it."""
-    for attempt in range(ATTEMPTS_MAX):
-        if attempt != but:
-            Transaction(client, f"{name}-{attempt}", timeout_ms=options.transaction_timeout_ms)
+def end_all(options: SinkOptions, messages: "list[Any]", *, name: str, is_commit: bool) -> None:
+    """End the transactions of all tasks, on the driver.
 
-
-def end_all(options: SinkOptions, messages: "list[Any]", *, is_commit: bool) -> None:
-    """End the transactions of all tasks, on the driver; what is committed is visible afterwards."""
-    written = [each.handle for each in messages if each is not None and each.handle is not None]
+    Args:
+        options: of the sink.
+        messages: what the tasks returned; None for one that failed.
+        name: what the transactional ids of this write begin with. Attempts that were killed, for
+            example since another one was quicker, have left theirs open; they are aborted.
+        is_commit: make the rows visible. They are when this returns.
+    """
     with KafkaClient(options.servers) as client:
-        for handle in written:
-            try:
-                end_transaction(client, handle, is_commit=is_commit)
-            except KafkaFailed:
-                if is_commit:
-                    raise
-                # It is not open any more, which is what an abort is for.
-        if is_commit:
-            for handle in written:
-                wait_until_visible(client, handle)
+        for message in messages:
+            if message is not None and message.handle is not None:
+                try:
+                    end_transaction(client, message.handle, is_commit=is_commit)
+                except KafkaFailed:
+                    if is_commit:
+                        raise
+                    # It is not open any more, which is what an abort is for.
+        abort_open(client, name, timeout_ms=options.transaction_timeout_ms)
+        wait_visible(client, name)
 
 
 class BatchSink(DataSourceArrowWriter):
     """The write of a batch: once, whole or not at all."""
 
     def __init__(self, options: SinkOptions, write_id: str) -> None:
-        """Args: write_id: unique for each write."""
-        self._options, self._write_id = options, write_id
+        """Args: write_id: unique for each write at a time."""
+        self._options, self._name = options, f"{write_id}-"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""
         context = TaskContext.get()
         assert context is not None
-        name = self._name(context.partitionId())
         return write_task(
-            self._options, iterator, name=name, attempt=context.attemptNumber(), mark=None
-        )
+            self._options, iterator, name=self._name, split=context.partitionId(),
+            attempt=context.attemptNumber(),
+        )  # fmt: skip
 
     def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
         """Make all rows visible."""
-        end_all(self._options, messages, is_commit=True)
+        end_all(self._options, messages, name=self._name, is_commit=True)
 
     def abort(self, messages: "list[WriterCommitMessage | None]") -> None:
-        """Make sure that none becomes visible; killed tasks could not do it themselves."""
-        end_all(self._options, messages, is_commit=False)
-        with KafkaClient(self._options.servers) as client:
-            for split, message in enumerate(messages):
-                if message is None:
-                    _end_attempts(client, self._options, self._name(split))
-
-    def _name(self, split: int) -> str:
-        return f"kledger-spark-{self._write_id}-{split}"
+        """Make sure that none becomes visible."""
+        end_all(self._options, messages, name=self._name, is_commit=False)
 
 
 class StreamSink(DataSourceStreamWriter, DataSourceArrowWriter):
@@ -280,14 +280,10 @@ class StreamSink(DataSourceStreamWriter, DataSourceArrowWriter):
         query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
         assert query is not None, "Spark sets it for each task of a query"
         assert batch is not None, "Spark sets it for each task of a query"
-        split = f"kledger-spark-{query}-{context.partitionId()}"
         return write_task(
-            self._options,
-            iterator,
-            name=split,
-            attempt=context.attemptNumber(),
-            mark=(split, int(batch) + 1),
-        )
+            self._options, iterator, name=f"{PREFIX}{query}-", split=context.partitionId(),
+            attempt=context.attemptNumber(), mark=int(batch) + 1,
+        )  # fmt: skip
 
     def commit(  # type: ignore[override] # a batch of a stream has a number
         self,
@@ -295,7 +291,7 @@ class StreamSink(DataSourceStreamWriter, DataSourceArrowWriter):
         batchId: int,  # noqa: N803 - Spark's
     ) -> None:
         """Make all rows of the micro-batch visible."""
-        end_all(self._options, messages, is_commit=True)
+        self._end(messages, is_commit=True)
 
     def abort(  # type: ignore[override] # a batch of a stream has a number
         self,
@@ -303,4 +299,9 @@ class StreamSink(DataSourceStreamWriter, DataSourceArrowWriter):
         batchId: int,  # noqa: N803 - Spark's
     ) -> None:
         """Make sure that none becomes visible."""
-        end_all(self._options, messages, is_commit=False)
+        self._end(messages, is_commit=False)
+
+    def _end(self, messages: "list[Any]", *, is_commit: bool) -> None:
+        # The driver's end does not know the query; without a message no task has got so far.
+        for name in {message.name for message in messages if message is not None}:
+            end_all(self._options, messages, name=name, is_commit=is_commit)

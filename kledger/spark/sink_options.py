@@ -12,7 +12,7 @@ from kledger.spark.source_options import InvalidOption, is_true, known_options, 
 
 KNOWN: Final = (
     "servers", "kafka.bootstrap.servers", "topic", "includeHeaders", "kafka.compression.type",
-    "kafka.transaction.timeout.ms",
+    "kafka.transaction.timeout.ms", "kafka.transactional.id",
     "checkpointLocation", "queryName",  # of a streaming query, for Spark itself
 )  # fmt: skip
 TRANSACTION_TIMEOUT_MS: Final = 900_000
@@ -29,13 +29,18 @@ COLUMN_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What a writer was asked for."""
+    """What a writer was asked for.
+
+    Attributes:
+        transactional_id: what the transactional ids of a batch begin with; None for a new one.
+    """
 
     servers: str
     topic: str | None
     with_headers: bool
     codec: Codec
     transaction_timeout_ms: int
+    transactional_id: str | None
 
 
 def read_sink_options(given: Mapping[str, str], columns: Mapping[str, str]) -> SinkOptions:
@@ -75,4 +80,5 @@ def read_sink_options(given: Mapping[str, str], columns: Mapping[str, str]) -> S
         with_headers=is_true(options, "includeHeaders", default=False),
         codec=Codec[codec],
         transaction_timeout_ms=int(timeout),
+        transactional_id=options.get("kafka.transactional.id"),
     )

@@ -5,7 +5,6 @@ transaction is ended by whoever has its handle, usually the driver, when all tas
 Must not know: Spark, rows.
 """
 
-from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -42,11 +41,17 @@ from kledger.gateway.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from kledger.gateway.wire.messages.k66_list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from kledger.spark.kafka_client import KafkaClient, KafkaFailed, check
 from kledger.spark.offset_range import KafkaPartition
 
 PRODUCE_TIMEOUT_MS: Final = 60_000
 _GROUP, _TRANSACTION = 0, 1
+_OPEN: Final = ["Ongoing"]
+_ENDING: Final = ["PrepareCommit", "PrepareAbort"]
 
 
 class TransactionHandle(NamedTuple):
@@ -187,7 +192,7 @@ class Transaction:
 
 
 def end_transaction(client: KafkaClient, handle: TransactionHandle, *, is_commit: bool) -> None:
-    """End a transaction that some process began; readers may see the outcome a moment later.
+    """End a transaction that some process began.
 
     Raises:
         KafkaFailed: it is not open any more: it took longer than its timeout, or another attempt
@@ -208,15 +213,54 @@ def end_transaction(client: KafkaClient, handle: TransactionHandle, *, is_commit
     client.retried(attempt)
 
 
-def wait_until_visible(client: KafkaClient, handle: TransactionHandle) -> None:
-    """Wait until readers see the records of a committed transaction.
+def abort_open(
+    client: KafkaClient, prefix: str, *, timeout_ms: int, but: str | None = None
+) -> None:
+    """Abort the transactions that are open under transactional ids with a prefix.
 
-    A coordinator answers EndTxn when the outcome is stored, and writes the markers afterwards. It
-    answers a repeated one with CONCURRENT_TRANSACTIONS until they are written.
+    Their producers can do nothing more. An attempt that was killed cannot end its own.
+
+    Args:
+        client: not used by anyone else meanwhile.
+        prefix: of transactional ids.
+        timeout_ms: as for a new transaction.
+        but: an id whose transaction is left alone.
     """
-    # Any other error means that a later transaction of this id began, which is after the markers.
-    with suppress(KafkaFailed):
-        end_transaction(client, handle, is_commit=True)
+    for found in open_transactions(client, prefix):
+        if found != but:
+            Transaction(client, found, timeout_ms=timeout_ms)
+
+
+def open_transactions(client: KafkaClient, prefix: str) -> list[str]:
+    """Return the transactional ids with a prefix whose transaction is open, in order."""
+    return client.retried(lambda: _ids_in(client, prefix, _OPEN))
+
+
+def wait_visible(client: KafkaClient, prefix: str) -> None:
+    """Wait until transactions that were ended are visible to read_committed readers, or hidden.
+
+    A coordinator answers when the outcome is durable, and then writes the markers.
+
+    Raises:
+        KafkaFailed: the coordinator has not written them for a minute.
+    """
+
+    def attempt() -> None:
+        ending = _ids_in(client, prefix, _ENDING)
+        if ending:
+            raise KafkaFailed(f"end of transaction {ending[0]}", ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    client.retried(attempt)
+
+
+def _ids_in(client: KafkaClient, prefix: str, states: list[str]) -> list[str]:
+    request = ListTransactionsRequest(state_filters=states)
+    found = []
+    for broker in client.brokers():
+        answer = client.ask(request, ListTransactionsResponse, broker)
+        check(f"list of transactions {prefix}", answer.error_code)
+        found += [each.transactional_id for each in answer.transaction_states]
+    return sorted(each for each in found if each.startswith(prefix))
 
 
 def committed_offset(client: KafkaClient, group: str) -> int:
