@@ -20,6 +20,8 @@ from pipelines.errors import WrongCall
 from pipelines.hadoop_files import HadoopFiles
 
 _STAGING: Final = "_batches"
+_TABLE: Final = "table-"
+_TABLE_STAGING: Final = "_table"
 
 
 class BatchFiles:
@@ -53,7 +55,7 @@ class BatchFiles:
         Raises:
             WrongCall: one has, so this query would write its rows again.
         """
-        path = f"{self._folder}/{_STAGING}/writer-{what}"
+        path = self._claim_path(what)
         if not self._files.exists(path):
             return
         owner = self._files.read_text(path)
@@ -70,7 +72,8 @@ class BatchFiles:
         staging = f"{self._folder}/{_STAGING}/{query}"
         if self._is_first:
             self._files.delete(staging)
-            self._files.write_text(f"{self._folder}/{_STAGING}/writer-{what}", query)
+            if not self._files.exists(self._claim_path(what)):
+                self._files.write_text(self._claim_path(what), query)
         staged = f"{staging}/{self._run}-{batch}"
         count = _write(frame, staged, self._partition_by)
         name = f"batch-{batch:09}-{query[:8]}"
@@ -84,6 +87,9 @@ class BatchFiles:
         self._files.delete(staged)
         self._is_first = False
 
+    def _claim_path(self, what: str) -> str:
+        return f"{self._folder}/{_STAGING}/writer-{what}"
+
     def _query_id(self) -> str | None:
         path = f"{self._checkpoint}/metadata"
         if not self._checkpoints.exists(path):
@@ -91,20 +97,37 @@ class BatchFiles:
         return str(json.loads(self._checkpoints.read_text(path))["id"])
 
 
+def check_table_folder(spark: SparkSession, folder: str) -> None:
+    """Check that `replace_files` would replace nothing but what it has written.
+
+    Raises:
+        WrongCall: the folder holds something else.
+    """
+    paths = HadoopFiles(spark, folder).listed(f"{folder.rstrip('/')}/*")
+    names = (path.rpartition("/")[2] for path in paths)
+    others = [name for name in names if not name.startswith(("_", ".", _TABLE))]
+    if others:
+        raise WrongCall(
+            f"{folder} holds {others[0]!r}, expected nothing but the files of a snapshot, which"
+            " the new one replaces; use another folder"
+        )
+
+
 def replace_files(spark: SparkSession, frame: DataFrame, folder: str) -> None:
-    """Write a frame as the files of a folder, in place of those that are there.
+    """Write a frame as the files of a folder, in place of those that it wrote before.
 
     They are replaced when all new ones are written; between the two a reader sees too few rows, but
     none of both.
     """
     files, folder = HadoopFiles(spark, folder), folder.rstrip("/")
-    run = uuid.uuid4().hex
-    staged = f"{folder}/{_STAGING}/{run}"
+    staging, run = f"{folder}/{_TABLE_STAGING}", uuid.uuid4().hex
+    files.delete(staging)  # of a run that was killed
+    staged = f"{staging}/{run}"
     _write(frame, staged, ())
-    for path in files.listed(f"{folder}/*.parquet"):
+    for path in files.listed(f"{folder}/{_TABLE}*.parquet"):
         files.delete(path)
-    _publish(files, staged, folder, f"table-{run[:8]}")
-    files.delete(staged)
+    _publish(files, staged, folder, f"{_TABLE}{run[:8]}")
+    files.delete(staging)
 
 
 def _write(frame: DataFrame, path: str, partition_by: tuple[str, ...]) -> int:

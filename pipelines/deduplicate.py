@@ -1,8 +1,9 @@
 """deduplicate: a topic without its duplicates, which come within a horizon, into another topic.
 
 Rule: a record passes if no record of the same expression has passed whose event time is within the
-horizon. Records of one expression are taken in the order of their offsets, so the result does not
-depend on where micro-batches are cut. Must not know: where records come from.
+horizon. Records of one expression are taken in the order of their offsets, so if they share a
+partition, the result does not depend on where micro-batches end. Must not know: where records come
+from.
 
 The state keeps one time for each expression, until the newest event time is two horizons ahead. A
 record that is more than a horizon behind the newest one is dropped as late, and Spark counts it:

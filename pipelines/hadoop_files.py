@@ -43,12 +43,18 @@ class HadoopFiles:
             stream.close()
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file; replaces one that is there."""
-        stream = self._system.create(self._path(path), True)
+        """Write a small file to a path where none is; it is there as a whole, or not at all.
+
+        Raises:
+            OSError: there is a file.
+        """
+        arriving = f"{path}.new"
+        stream = self._system.create(self._path(arriving), True)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
+        self.move(arriving, path)
 
     def make_folder(self, path: str) -> None:
         """Make a folder, unless it is there."""

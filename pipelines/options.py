@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pipelines.errors import WrongCall
 
 EVERY_S: Final = 10.0
-OFFSETS_PER_TRIGGER: Final = 500_000
 SOURCES: Final = ("kafka", "kledger")
 
 _UNIT_MS: Final = {
@@ -164,9 +163,9 @@ class StreamOptions(SourceOptions):
     every: float | None = flag(
         f"seconds between two micro-batches ({EVERY_S:.0f})", default=None, parse=seconds
     )
-    max_offsets_per_trigger: int = flag(
-        f"the most offsets in a micro-batch ({OFFSETS_PER_TRIGGER})",
-        default=OFFSETS_PER_TRIGGER,
+    max_offsets_per_trigger: int | None = flag(
+        "the most offsets in a micro-batch (as many as have about 256 MiB)",
+        default=None,
         parse=positive,
     )
 

@@ -17,13 +17,13 @@ from typing import Final
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
-from pipelines.batch_files import replace_files
+from pipelines.batch_files import check_table_folder, replace_files
 from pipelines.errors import WrongCall
 from pipelines.options import SourceOptions, flag, milliseconds, read_options
 from pipelines.progress import write_summary_metrics
 from pipelines.streaming import configured
 from pipelines.summary import Summary
-from pipelines.topic_source import topic_ends, topic_table
+from pipelines.topic_source import source_ends, topic_table
 from pipelines.values import bad_rows, with_texts
 
 NAME: Final = "snapshot"
@@ -59,12 +59,13 @@ def run(
         stop: not used; a batch runs to its end.
 
     Raises:
-        WrongCall: an option is wrong.
+        WrongCall: an option is wrong, or the folder holds other files than those of a snapshot.
     """
     chosen, begun = read_options(SnapshotOptions, options), time.monotonic()
     if chosen.at is not None and chosen.at_time is not None:
         raise WrongCall("options 'at' and 'at_time' exclude each other")
-    ends = topic_ends(chosen, chosen.at)
+    check_table_folder(spark, chosen.to)
+    ends = source_ends(chosen, chosen.at)
     seen, written = Observation(), Observation()
     with configured(spark):
         records = topic_table(spark, chosen, endingOffsets=json.dumps(ends))

@@ -23,7 +23,7 @@ from pipelines.hadoop_files import HadoopFiles
 from pipelines.options import StreamOptions
 from pipelines.progress import OUTPUT, RECORDS, StreamProgress, write_summary_metrics
 from pipelines.summary import Offsets, Summary
-from pipelines.topic_source import topic_ends
+from pipelines.topic_source import source_ends
 
 _POLL_S: Final = 0.2
 _AT_ONCE: Final = {"processingTime": "0 seconds"}
@@ -131,7 +131,7 @@ def _ends(options: StreamOptions) -> Offsets | None:
     none behind it that would close windows. So such a source runs without, until it is there.
     """
     if options.available_now and options.source == "kledger":
-        return topic_ends(options)
+        return source_ends(options)
     return None
 
 
@@ -153,20 +153,22 @@ class _Run:
         self._reached_in: int | None = None
 
     def has_reached(self, ends: Offsets) -> bool:
-        """Tell whether ends were committed, and nothing is left to do for them.
+        """Tell whether everything before some ends was read, and nothing is left to do for it.
 
-        That is so when Spark waits for data, or when one more micro-batch was committed: it closed
-        the windows that the watermark of the one before allows.
+        That is so when Spark waits for data: it has looked for some after the ends were asked for.
+        A topic that is written to all the time gives it no reason to wait; there, one more
+        micro-batch behind the ends closed the windows that the watermark of the one before allows.
         """
-        is_idle = self.query.status["message"] == _IDLE
+        if self.query.status["message"] == _IDLE:
+            return True
         batch = last_commit(self._spark, self._checkpoint)
         if batch is None:
-            return is_idle and not any(any(each.values()) for each in ends.values())
+            return False
         if self._reached_in is None:
             if is_behind(batch_offsets(self._spark, self._checkpoint, batch), ends):
                 self._reached_in = batch
-            return False  # the status may be that before the batch
-        return is_idle or batch > self._reached_in
+            return False
+        return batch > self._reached_in
 
 
 def _wait(runs: list[_Run], ends: Offsets | None, stop: threading.Event) -> None:

@@ -4,14 +4,17 @@ Rule: both sources get the same options and give the same columns; only committe
 Must not know: what a pipeline computes.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from kledger.spark import register
 from kledger.spark import source_options as kledger_options
+from kledger.spark.data_source import SplitPlanner
 from kledger.spark.kafka_client import KafkaClient, KafkaFailed
-from kledger.spark.range_lookup import RangeLookup
+from kledger.spark.tier_store import TierFailed
+from pipelines.batch_limit import OFFSETS_DEFAULT, offsets_per_trigger, sample_topic
 from pipelines.errors import PipelineFailed, WrongCall
 from pipelines.options import SourceOptions, StreamOptions
 from pipelines.summary import Offsets
@@ -28,9 +31,25 @@ def topic_stream(spark: SparkSession, options: StreamOptions) -> DataFrame:
     register(spark)
     reader = _with_options(spark.readStream, options)
     reader = reader.option("startingOffsets", "earliest")
-    reader = reader.option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
+    limit = options.max_offsets_per_trigger or _sampled_limit(options)
+    reader = reader.option("maxOffsetsPerTrigger", limit)
     frame: DataFrame = reader.options(**options.option).load()
     return frame.select(*COLUMNS)
+
+
+def _sampled_limit(options: StreamOptions) -> int:
+    """Return a limit by the size of the records; a fixed one where our client cannot see them."""
+    given = {name.lower(): value for name, value in options.option.items()}
+    is_plain = given.get("kafka.security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
+    if not is_plain or given.get("mode") == "direct":
+        return OFFSETS_DEFAULT
+    try:
+        with KafkaClient(options.servers) as client:
+            return offsets_per_trigger(sample_topic(client, options.topic))
+    except ValueError as error:
+        raise WrongCall(str(error)) from error
+    except (KafkaFailed, OSError) as error:
+        raise PipelineFailed(str(error)) from error
 
 
 def topic_table(spark: SparkSession, options: SourceOptions, **bounds: str) -> DataFrame:
@@ -41,28 +60,42 @@ def topic_table(spark: SparkSession, options: SourceOptions, **bounds: str) -> D
     return frame.select(*COLUMNS)
 
 
-def topic_ends(options: SourceOptions, at: str | None = None) -> Offsets:
-    """Return where to end: at the offsets that are given, or at the end of what is committed now.
+def source_ends(options: SourceOptions, at: str | None = None) -> Offsets:
+    """Return where a read of the source ends: at offsets that are given, or at what is there now.
 
     Args:
-        options: servers and topic.
+        options: servers, topic and source; options of `kledger` may say that it reads a tier.
         at: offsets in the form of Spark's kafka source, -1 for the end; None for all ends.
 
     Raises:
         WrongCall: the offsets have another form, or do not name each partition.
         PipelineFailed: there is no such topic, or no server.
     """
-    given = {"servers": options.servers, "subscribe": options.topic}
-    if at is not None:
-        given["endingOffsets"] = at
+    given = options.option if options.source == "kledger" else {}
+    return _ends(options, given if at is None else {**given, "endingOffsets": at})
+
+
+def topic_ends(options: SourceOptions) -> Offsets:
+    """Return where what is committed in a topic ends now, by its broker.
+
+    Raises:
+        PipelineFailed: there is no such topic, or no server.
+    """
+    return _ends(options, {})
+
+
+def _ends(options: SourceOptions, given: Mapping[str, str]) -> Offsets:
+    named = {"servers": options.servers, "subscribe": options.topic}
     try:
-        chosen = kledger_options.read_options(given)
-        with KafkaClient(options.servers) as client:
-            lookup = RangeLookup(client, chosen)
+        planner = SplitPlanner(kledger_options.read_options({**named, **given}))
+        try:
+            lookup = planner.lookup
             return kledger_options.offsets_json(lookup.end(lookup.partitions()))
+        finally:
+            planner.close()
     except ValueError as error:
         raise WrongCall(str(error)) from error
-    except (KafkaFailed, OSError) as error:
+    except (KafkaFailed, TierFailed, OSError) as error:
         raise PipelineFailed(str(error)) from error
 
 

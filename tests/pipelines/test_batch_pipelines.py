@@ -120,6 +120,46 @@ def test_batch_that_is_cut_anywhere_is_there_once(spark: SparkSession, tmp_path:
     assert list(range(40)) == sorted(row["id"] for row in parquet_rows(folder))
 
 
+def test_file_is_written_whole_or_not_at_all(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is killed before the last step leaves no empty file that says who writes here."""
+    files, path = HadoopFiles(spark, str(tmp_path)), str(tmp_path / "writer-orders")
+    with monkeypatch.context() as patched:
+        patched.setattr(HadoopFiles, "move", cut)
+        with pytest.raises(InterruptedError):
+            files.write_text(path, "query")
+    assert not files.exists(path)
+    files.write_text(path, "query")
+    assert "query" == files.read_text(path)
+    with pytest.raises(OSError, match="is there a file already"):
+        files.write_text(path, "another")
+    assert "query" == files.read_text(path)
+
+
+def cut(files: HadoopFiles, source: str, target: str) -> None:
+    raise InterruptedError
+
+
+def test_snapshot_replaces_its_own_files_only(
+    spark: SparkSession, server: KledgerServer, tmp_path: Path
+) -> None:
+    create_topic(server.bootstrap, "tabled")
+    send(server.bootstrap, "tabled", [json_record(n, partitions=1) for n in range(100)])
+    options = {"servers": server.bootstrap, "topic": "tabled", "to": str(tmp_path / "table")}
+    left = tmp_path / "table" / "_table" / "of-a-run-that-was-killed"
+    left.mkdir(parents=True)
+    for _ in range(2):
+        assert 50 == snapshot.run(spark, options).rows_out
+        assert 50 == len(parquet_rows(tmp_path / "table"))
+    assert not left.exists()
+    foreign = tmp_path / "table" / "part-0.parquet"
+    foreign.write_bytes(b"of someone else")
+    with pytest.raises(WrongCall, match=r"'part-0\.parquet', expected nothing but the files of a"):
+        snapshot.run(spark, options)
+    assert foreign.exists()
+
+
 def test_replay_without_partitions_goes_by_key(
     spark: SparkSession, server: KledgerServer, tmp_path: Path
 ) -> None:

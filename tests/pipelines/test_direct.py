@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -12,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 import kledger.spark
 import kledger.sync
 from compat_tests.servers import KledgerServer
-from tests.pipelines.records import START_MS, create_topic, json_record, send
+from pipelines import archive, snapshot
+from tests.pipelines.records import START_MS, WAIT_S, create_topic, json_record, send
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +93,34 @@ def test_tier_is_read_without_a_server(
     assert more == spark.read.format("kledger").options(**options(tiered)).load().count()
     offsets = spark.read.parquet(str(tmp_path / "out")).select("partition", "offset")
     assert more == offsets.distinct().count()
+    tiered.start()
+
+
+def test_pipelines_read_a_tier_to_its_end(
+    spark: SparkSession, tiered: KledgerServer, tmp_path: Path
+) -> None:
+    """The broker's end, which is behind the open ledgers, is not theirs; nor is it asked for."""
+    kledger.spark.register(spark)
+    count = spark.read.format("kledger").options(**options(tiered)).load().count()
+    chosen: dict[str, Any] = {
+        "servers": tiered.bootstrap, "topic": TOPIC, "source": "kledger",
+        "option": {"mode": "direct", "path": tiered.settings["offload.url"]},
+    }  # fmt: skip
+    tiered.kill()
+    stop = threading.Event()
+    guard = threading.Timer(WAIT_S, stop.set)
+    guard.start()
+    try:
+        of_stream = {"available_now": True, "checkpoint": str(tmp_path / "checkpoint")}
+        archived = archive.run(
+            spark, chosen | of_stream | {"to": str(tmp_path / "archive")}, stop=stop
+        )
+        assert not stop.is_set(), "the run ended by itself"
+    finally:
+        guard.cancel()
+    assert count == archived.rows_in == archived.rows_out
+    table = snapshot.run(spark, chosen | {"to": str(tmp_path / "table")})
+    assert (count, archived.offsets) == (table.rows_in, table.offsets)
     tiered.start()
 
 

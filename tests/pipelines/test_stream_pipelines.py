@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from compat_tests.servers import KledgerServer
-from pipelines import deduplicate, windows
+from pipelines import archive, deduplicate, windows
 from pipelines.errors import WrongCall
 from tests.pipelines.records import (
     START_MS,
+    WAIT_S,
     SentRecord,
     create_topic,
     json_record,
@@ -134,6 +138,26 @@ def test_wrong_expressions_are_wrong_calls(
     for wrong in ("no_such_column", "sum(", "key +"):
         with pytest.raises(WrongCall, match="option 'by'"):
             windows.run(spark, options | {"by": wrong})
+
+
+def test_run_ends_where_all_records_were_deleted(
+    spark: SparkSession, server: KledgerServer, tmp_path: Path
+) -> None:
+    """There is never a micro-batch that could say how far the run is."""
+    create_topic(server.bootstrap, "deleted")
+    send(server.bootstrap, "deleted", [json_record(n, partitions=1) for n in range(10)])
+    end = [TopicPartition("deleted", 0, 10)]
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    admin.delete_records(end)[end[0]].result(WAIT_S)
+    options = stream_options(server, tmp_path, "deleted", to=str(tmp_path / "to"), source="kledger")
+    stop = threading.Event()
+    guard = threading.Timer(WAIT_S, stop.set)
+    guard.start()
+    try:
+        assert 0 == archive.run(spark, options, stop=stop).rows_in
+        assert not stop.is_set(), "the run ended by itself"
+    finally:
+        guard.cancel()
 
 
 def expected_passing(records: list[SentRecord], horizon_ms: int) -> list[SentRecord]:
