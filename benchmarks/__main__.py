@@ -36,6 +36,9 @@ def parse_arguments() -> argparse.Namespace:
         "cases", nargs="*", help="produce-1k, produce-1k-os, 'consume-*'; none: all"
     )
     parser.add_argument("--quick", action="store_true", help="one round of a quarter of the work")
+    parser.add_argument(
+        "--share", type=float, default=cases.QUICK_SHARE, help="of the work with --quick: 0.25"
+    )
     parser.add_argument("--rounds", type=int, default=None, help=f"default {ROUNDS}")
     parser.add_argument("--list", action="store_true", help="only say which cases there are")
     parser.add_argument("--profile", action="store_true", help="profile kledger after a part, too")
@@ -61,7 +64,7 @@ def main() -> int:
             print(f"{case.name:24} {', '.join(case.subjects)}")
         return 0
     if arguments.quick:
-        chosen = [cases.quick(case) for case in chosen]
+        chosen = [cases.quick(case, arguments.share) for case in chosen]
     rounds = arguments.rounds or (1 if arguments.quick else ROUNDS)
     found, status = results.Results(), 0
     try:
@@ -79,7 +82,8 @@ def measure(
     """Run the cases and the profiles on servers of this run."""
     with tempfile.TemporaryDirectory(prefix="kledger-bench-", dir=arguments.data) as name:
         folder = Path(name)
-        found.conditions = conditions(folder, rounds=rounds, is_quick=arguments.quick)
+        share = arguments.share if arguments.quick else 1.0
+        found.conditions = conditions(folder, rounds=rounds, share=share)
         with Testbed(folder) as testbed:
             run_cases(chosen, testbed, found, rounds=rounds, minutes=arguments.minutes)
             if arguments.profile or not (arguments.cases or arguments.quick):

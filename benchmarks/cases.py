@@ -16,7 +16,7 @@ Kind = Literal[
     "ledger", "many-ledgers", "cursor-holes", "server-in-process", "long-walks",
     "native-produce", "native-consume", "native-shared", "native-drain", "table-view",
     "named-publish", "named-receive", "named-commit",
-    "compaction", "beside-compaction", "tier-file", "tier-s3", "slow-tier",
+    "compaction", "beside-compaction", "tier-file", "tier-s3", "slow-tier", "spark",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -32,11 +32,15 @@ NATIVE_VIA = {
 NAMED, NAMED_REMOTE = "named topic embedded", "named topic remote"
 NAMED_VIA = {NAMED: "embedded", NAMED_REMOTE: "remote"}
 """The same for named topics."""
+SPARK_DIRECT, SPARK_BROKER = "kledger, direct", "kledger, broker"
+SPARK_SOURCE, SPARK_SOURCE_KAFKA = "kafka source on kledger", "kafka source on Apache Kafka"
+SPARK_SUBJECTS = (SPARK_DIRECT, SPARK_BROKER, SPARK_SOURCE, SPARK_SOURCE_KAFKA)
+"""Spark sources over the same records; without a name of its own the server is kledger."""
 # What a name on the command line may end in, and the subjects that it then means.
 DURABILITY_SUFFIXES = {"-os": (OS, KAFKA), "-fsync": (FSYNC, KAFKA, KAFKA_SYNC)}
 _PAIR = (OS, KAFKA)
 _OWN = (OS, FSYNC)
-_QUICK_SHARE = 0.25
+QUICK_SHARE = 0.25
 _QUICK_PARTITIONS_MAX = {"many-topics": 2_000, "idle-partitions": 5_000}
 _SIZES = {"100b": 100, "1k": 1000}
 
@@ -107,6 +111,14 @@ def _native(kind: Kind, size: str, records: int, *, consumers: int = 1) -> Case:
     return Case(
         name=f"{kind}{members}-{size}", kind=kind, record_bytes=_SIZES[size], records=records,
         partitions=consumers, consumers=consumers, subjects=tuple(NATIVE_VIA),
+    )  # fmt: skip
+
+
+def _spark(size: str, records: int, codec: Literal["none", "lz4"]) -> Case:
+    return Case(
+        name=f"spark-{size}" + ("" if codec == "none" else f"-{codec}"), kind="spark",
+        record_bytes=_SIZES[size], records=records, codec=codec, partitions=4,
+        subjects=SPARK_SUBJECTS,
     )  # fmt: skip
 
 
@@ -210,6 +222,10 @@ CASES = (
         name="table-view", kind="table-view", record_bytes=100, records=1_000_000,
         subjects=(EMBEDDED, REMOTE),
     ),
+    _spark("1k", 1_000_000, "none"),
+    _spark("1k", 1_000_000, "lz4"),
+    _spark("100b", 5_000_000, "none"),
+    _spark("100b", 5_000_000, "lz4"),
 )  # fmt: skip
 
 
@@ -252,11 +268,11 @@ def _matching(name: str, cases: list[Case]) -> list[Case]:
     return []
 
 
-def quick(case: Case) -> Case:
-    """Shrink a case: the same shape, a quarter of the work, a tenth of a mass of partitions."""
+def quick(case: Case, share: float = QUICK_SHARE) -> Case:
+    """Shrink a case: the same shape, a share of the work, a tenth of a mass of partitions."""
     return replace(
         case,
-        records=int(case.records * _QUICK_SHARE),
+        records=int(case.records * share),
         seconds=case.seconds / 3,
         partitions=min(case.partitions, _QUICK_PARTITIONS_MAX.get(case.kind, 10_000)),
     )

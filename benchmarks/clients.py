@@ -10,6 +10,8 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from benchmarks.cases import Case
 from compat_tests import peers
@@ -49,6 +51,7 @@ def consume(case: Case, bootstrap: str, topic: str) -> Figures:
 def _python_load(case: Case, verb: str, bootstrap: str, topic: str, *more: str) -> Figures:
     name = "aiokafka_load" if case.client == "aiokafka" else "rdkafka_load"
     words = [verb, "--partitions", str(case.partitions), "--records", str(case.records)]
+    words += ["--json"] if case.kind == "spark" else []
     return program(name, bootstrap, topic, *words, *_shape(case), "--codec", case.codec, *more)
 
 
@@ -77,6 +80,23 @@ def own_program(name: str, *words: str) -> Figures:
     said = run([sys.executable, "-m", f"benchmarks.programs.{name}", *words])
     found: Figures = json.loads(said.splitlines()[-1])
     return found
+
+
+@contextmanager
+def running_program(name: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run one of our own programs, which reads lines from its standard input; kill it behind."""
+    with subprocess.Popen(
+        [sys.executable, "-m", f"benchmarks.programs.{name}", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no lock
+        cwd=peers.ROOT,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def java_produce(case: Case, bootstrap: str, topic: str) -> Figures:

@@ -10,30 +10,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from benchmarks import clients
 from benchmarks.cases import KAFKA, Case
 from benchmarks.clients import Figures
 from benchmarks.own_server_cases import wait
-from benchmarks.testbed import Testbed, create_topic
-from compat_tests import peers
+from benchmarks.testbed import Testbed, alter_topic, create_topic
 from compat_tests.servers import KledgerServer, ServerProcess
-from compat_tests.servers.process import die_with_parent
 
 _MB = 1e6
 _SETTLE_S = 3.0
@@ -73,7 +61,7 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
             "--topic",
             create_topic(subject, server.bootstrap, 1),
         ]
-        with _program("paced_load", *place) as load:
+        with clients.running_program("paced_load", *place) as load:
             wait(_SETTLE_S)
             begin_s = time.monotonic()
             wait(case.seconds)
@@ -103,7 +91,9 @@ def _filled_topic(case: Case, subject: str, server: ServerProcess) -> str:
 def _compact(server: ServerProcess, topic: str) -> tuple[float, float]:
     """Let kledger compact a topic; return when that began and ended."""
     assert isinstance(server, KledgerServer)
-    with _program("compact_topic", "--native", server.native_address, "--topic", topic) as program:
+    with clients.running_program(
+        "compact_topic", "--native", server.native_address, "--topic", topic
+    ) as program:
         assert program.stdout is not None
         program.stdout.readline()
         wait(_SETTLE_S)
@@ -116,29 +106,19 @@ def _compact_by_kafka(server: ServerProcess, topic: str) -> tuple[float, float]:
 
     The last segment is never cleaned: one more record begins another one.
     """
-    _alter(server, topic, {"segment.ms": "1"})
+    alter_topic(server.bootstrap, topic, {"segment.ms": "1"})
     producer = Producer({"bootstrap.servers": server.bootstrap, "log_level": 3})
     producer.produce(topic, b"", key=b"of the next segment", partition=0)
     producer.flush(_TIMEOUT_S)
     wait(_SETTLE_S)
     begin_s = time.monotonic()
-    _alter(server, topic, {"min.cleanable.dirty.ratio": "0"})
+    alter_topic(server.bootstrap, topic, {"min.cleanable.dirty.ratio": "0"})
     checkpoint = server.data_folder / "cleaner-offset-checkpoint"
     while not _is_clean(checkpoint, topic):
         if time.monotonic() - begin_s > _TIMEOUT_S:
             raise clients.ClientFailed(f"{topic} was not cleaned: {server.log_tail()}")
         wait(_LOOK_S)
     return begin_s, time.monotonic()
-
-
-def _alter(server: ServerProcess, topic: str, config: dict[str, str]) -> None:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 3})
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in config.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
 
 
 def _is_clean(checkpoint: Path, topic: str) -> bool:
@@ -150,23 +130,6 @@ def _cpu_with_children(server: ServerProcess) -> float:
     """Return the CPU seconds of a server and of its children that have ended."""
     fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
     return server.cpu_seconds() + sum(map(int, fields[13:15])) / _TICKS_PER_S
-
-
-@contextmanager
-def _program(name: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """Run one of our own programs, which waits for a line on its standard input."""
-    with subprocess.Popen(
-        [sys.executable, "-m", f"benchmarks.programs.{name}", *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no lock
-        cwd=peers.ROOT,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def _answer(program: subprocess.Popen[str], line: str) -> Any:

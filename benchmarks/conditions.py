@@ -12,7 +12,7 @@ from pathlib import Path
 from compat_tests import peers
 
 
-def conditions(folder: Path, *, rounds: int, is_quick: bool) -> dict[str, str]:
+def conditions(folder: Path, *, rounds: int, share: float) -> dict[str, str]:
     """Describe machine, programs and run; `folder` is where the servers keep their data."""
     cpu = Path("/proc/cpuinfo").read_text()
     memory = Path("/proc/meminfo").read_text()
@@ -31,7 +31,7 @@ def conditions(folder: Path, *, rounds: int, is_quick: bool) -> dict[str, str]:
         "librdkafka client": importlib.metadata.version("confluent-kafka"),
         "aiokafka": importlib.metadata.version("aiokafka"),
         "rounds": f"median of {rounds}; one round where no range stands behind a figure"
-        + (", quick: a quarter of the work" if is_quick else ""),
+        + (f", quick: {share:.0%} of the work" if share < 1 else ""),
     }
 
 

@@ -94,6 +94,15 @@ _UNITS = {
             ("p99_second", "p99 of the median second,"),
         )
     },
+    **{
+        f"{query}_{figure}": f"{words}, {unit}"
+        for query, words in (
+            ("count", "count"), ("json", "sum over a JSON field"), ("parquet", "write to Parquet"),
+        )
+        for figure, unit in (
+            ("mb_per_s", "MB/s"), ("cpu_ms_per_mb", "server CPU ms/MB"),
+        )
+    },
     "produce_p99_ratio": "producer's p99, meanwhile / before",
     "fetch_p99_ratio": "consumer's p99, meanwhile / before",
 }  # fmt: skip
@@ -144,6 +153,9 @@ _WORK = {
     " 24 readers of ledgers that are only in a tier that answers after 2 s, or never",
     "table-view": "{case.records:,} keys with values of {case.record_bytes:,} B on kledger fsync:"
     " loaded, then refreshed with nothing to read, and behind one new record",
+    "spark": "Spark 4.0, `local[2]`, one session: a whole topic of {case.records:,} records of"
+    " {case.record_bytes:,} B, {case.codec}, {case.partitions} partitions, in batches of 64 KiB;"
+    " neither server syncs, and `direct` reads a tier in a folder",
     "compaction": "{case.records:,} records of {case.record_bytes:,} B, uncompressed, of which"
     " {case.duplicates_percent} % are replaced by newer ones; the CPU is that of all processes of"
     " the server",

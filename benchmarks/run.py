@@ -22,6 +22,7 @@ from benchmarks import (
     own_server_cases,
     shared_cases,
     space_cases,
+    spark_cases,
 )
 from benchmarks.cases import Case
 from benchmarks.clients import ClientFailed, Figures
@@ -107,7 +108,8 @@ def run_cases(
 def _run_case(case: Case, testbed: Testbed, results: Results, rounds: int) -> None:
     """Measure one case, its subjects alternately."""
     with ExitStack() as exits:
-        measure = _MEASURES.get(case.kind) or _consuming(case, testbed, exits)
+        prepare = _PREPARED.get(case.kind)
+        measure = _MEASURES[case.kind] if prepare is None else prepare(case, testbed, exits)
         if case.kind in _SHARED_KINDS:
             testbed.settle()
         for number in range(1, rounds + 1):
@@ -127,6 +129,13 @@ def _consuming(case: Case, testbed: Testbed, exits: ExitStack) -> _Measure:
     return lambda case, subject, testbed: shared_cases.consume(
         case, subject, testbed, topics[subject]
     )
+
+
+_PREPARED: dict[str, Callable[[Case, Testbed, ExitStack], _Measure]] = {
+    "consume": _consuming,
+    "spark": spark_cases.reading,
+}
+"""Kinds whose rounds share what is prepared once."""
 
 
 def in_words(figures: Figures) -> str:

@@ -18,6 +18,9 @@ from benchmarks.cases import (
     NAMED_REMOTE,
     OS,
     REMOTE,
+    SPARK_DIRECT,
+    SPARK_SOURCE,
+    SPARK_SOURCE_KAFKA,
 )
 from benchmarks.results import Results
 
@@ -163,6 +166,7 @@ def _all() -> Iterator[Target]:
     yield from _compaction_and_tables()
     yield from _tiers()
     yield from _named_topics()
+    yield from _spark()
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
     yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
 
@@ -202,6 +206,19 @@ def _tiers() -> Iterator[Target]:
                 what = f"p99 of {words} beside reads of a {beside} tier / alone"
                 figure = f"{work}_{beside}_ratio"
                 yield _plain(what, "slow-tier", figure, 1.5, "", subject=subject)
+
+
+def _spark() -> Iterator[Target]:
+    """Give those of Spark: its kafka source on both servers, and ours without a server."""
+    queries = {"count": "count", "json": "sum over JSON", "parquet": "write to Parquet"}
+    pairs = ((SPARK_SOURCE, SPARK_SOURCE_KAFKA, 1.0), (SPARK_DIRECT, SPARK_SOURCE, 1.5))
+    for case, words in (("spark-1k", "1 KB"), ("spark-1k-lz4", "1 KB lz4")):
+        for query, what in queries.items():
+            for subject, against, limit in pairs:
+                yield Target(
+                    what=f"Spark, {what}, {words}, MB/s", case=case, figure=f"{query}_mb_per_s",
+                    subject=subject, against=against, limit=limit, better="higher",
+                )  # fmt: skip
 
 
 def _named_topics() -> Iterator[Target]:

@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from benchmarks.cases import FSYNC, KAFKA_SYNC, OS
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
@@ -154,6 +161,17 @@ def create_topic(
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
     admin.create_topics([new])[name].result(_ADMIN_TIMEOUT_S)
     return name
+
+
+def alter_topic(bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
+    """Set some configs of a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(_ADMIN_TIMEOUT_S)
 
 
 def remove_tree(folder: Path) -> None:

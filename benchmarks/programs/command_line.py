@@ -27,6 +27,7 @@ def run_load(produce: Load, consume: Load) -> None:
     parser.add_argument("--record-bytes", type=int, required=True)
     parser.add_argument("--acks", default="all")
     parser.add_argument("--codec", default="none")
+    parser.add_argument("--json", action="store_true", help="values are objects in JSON")
     parser.add_argument("--repeats", type=int, default=1)
     arguments = parser.parse_args()
     load = produce if arguments.verb == "produce" else consume

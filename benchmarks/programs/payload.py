@@ -14,6 +14,16 @@ def payload_values(record_bytes: int, *, count: int = VALUES_COUNT) -> list[byte
     return [_value(source, record_bytes) for _ in range(count)]
 
 
+def json_values(record_bytes: int, *, count: int = VALUES_COUNT) -> list[bytes]:
+    """Make objects in JSON of one size; their `amount` counts from 0, the rest is words."""
+    heads = [b'{"amount": %d, "text": "' % number for number in range(count)]
+    texts = payload_values(record_bytes, count=count)
+    return [
+        head + text[: record_bytes - len(head) - 2] + b'"}'
+        for head, text in zip(heads, texts, strict=True)
+    ]
+
+
 def _value(source: random.Random, size: int) -> bytes:
     pieces = bytearray()
     while len(pieces) < size:

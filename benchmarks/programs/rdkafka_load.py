@@ -8,7 +8,7 @@ import time
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from benchmarks.programs.command_line import run_load
-from benchmarks.programs.payload import VALUES_COUNT, payload_values
+from benchmarks.programs.payload import VALUES_COUNT, json_values, payload_values
 
 _POLL_EVERY = 1000
 _TAKE = 10_000
@@ -29,7 +29,8 @@ def produce(arguments: argparse.Namespace) -> float:
         "delivery.report.only.error": True,
         "on_delivery": lambda error, _message: failures.append(error),
     })  # fmt: skip
-    values = payload_values(arguments.record_bytes)
+    make_values = json_values if arguments.json else payload_values
+    values = make_values(arguments.record_bytes)
     topic, partitions, send = arguments.topic, arguments.partitions, producer.produce
     producer.list_topics(topic, timeout=30)
     begun = time.perf_counter()

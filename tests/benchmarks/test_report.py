@@ -52,7 +52,7 @@ def test_figure_of_two_rounds_lies_between_them() -> None:
 def test_case_of_an_older_run_says_what_it_ran_on() -> None:
     found = results(3.0)
     found.conditions["kledger"] = "new"
-    assert "on kledger" not in report.render(found)
+    assert "; on kledger" not in report.render(found)
     found.revisions["produce-1k"] = "old"
     assert "### produce-1k\n\nlibrdkafka, many records; on kledger old.\n" in report.render(found)
 

@@ -1,8 +1,9 @@
 """Values have the size asked for, differ, and are the same in every run."""
 
+import json
 import zlib
 
-from benchmarks.programs.payload import payload_values
+from benchmarks.programs.payload import json_values, payload_values
 
 
 def test_values_have_the_size_and_differ() -> None:
@@ -19,3 +20,10 @@ def test_values_are_the_same_each_time() -> None:
 def test_values_can_be_compressed_but_not_to_nothing() -> None:
     block = b"".join(payload_values(1000, count=60))
     assert 0.1 < len(zlib.compress(block)) / len(block) < 0.7
+
+
+def test_objects_have_the_size_and_count_from_zero() -> None:
+    for size in (100, 1000):
+        values = json_values(size, count=20)
+        assert {size} == {len(value) for value in values}
+        assert list(range(20)) == [json.loads(value)["amount"] for value in values]
