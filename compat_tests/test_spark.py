@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +18,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+import kledger.spark
 from compat_tests import peers
 from compat_tests.compacted_topics import TICK, compact, create_compacted, read_partition
 from compat_tests.conftest import MakeTopic, create_topic
@@ -635,3 +639,86 @@ def test_pandas_api_reads_a_topic(spark: SparkSession, bootstrap: str, filled: s
         frame = read(spark, bootstrap, filled).select("partition", "offset").pandas_api()
         means = frame.groupby("partition")["offset"].mean().to_pandas().to_dict()
     assert {0: 49.5, 1: 49.5} == means
+
+
+@pytest.mark.feature("Spark Connect: batch read and write, formats kafka and kledger")
+def test_connect_client_reads_and_writes(
+    spark: SparkSession, bootstrap: str, filled: str, make_topic: MakeTopic
+) -> None:
+    target = make_topic()
+    done = subprocess.run(
+        [sys.executable, "-m", "compat_tests.spark_connect_app", bootstrap, filled, target],
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_S,
+        check=False,
+        cwd=peers.ROOT,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    assert 0 == done.returncode, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {"counts": {"kafka": [100, 100], "kledger": [100, 100]}, "is_remote": True} == found
+    twice = Counter(values_of(0) + values_of(0))
+    assert twice == Counter(as_sample(row).value for row in rows(read(spark, bootstrap, target)))
+
+
+KLEDGER_QUERIES: dict[str, dict[str, str]] = {
+    "whole": {},
+    "headers": {"includeHeaders": "true"},
+    "many tasks": {"minPartitions": "7"},
+    "committed": {"kafka.isolation.level": "read_committed"},
+    "uncommitted": {"kafka.isolation.level": "read_uncommitted"},
+    "from offsets": {"startingOffsets": '{"TOPIC": {"0": 13, "1": -2}}'},
+    "between offsets": {
+        "startingOffsets": '{"TOPIC": {"0": 13, "1": -2}}',
+        "endingOffsets": '{"TOPIC": {"0": 77, "1": 50}}',
+        "minPartitions": "5",
+    },
+    "from a time": {"startingTimestamp": str(FIRST_TIMESTAMP_MS + 90 * STEP_MS)},
+    "until a time": {"endingTimestamp": str(FIRST_TIMESTAMP_MS + 90 * STEP_MS)},
+    "by times": {
+        "startingOffsetsByTimestamp": f'{{"TOPIC": {{"0": {FIRST_TIMESTAMP_MS}, "1":'
+        f" {FIRST_TIMESTAMP_MS + 50 * STEP_MS}}}}}"
+    },
+}
+
+
+@pytest.mark.feature("the same 20 queries by format kafka and by format kledger")
+def test_formats_give_the_same_rows(spark: SparkSession, bootstrap: str, filled: str) -> None:
+    """Ten sets of options, each as it is and aggregated."""
+    kledger.spark.register(spark)
+    for name, options in KLEDGER_QUERIES.items():
+        chosen = {key: value.replace("TOPIC", filled) for key, value in options.items()}
+        frames = []
+        for source in ("kafka", "kledger"):
+            reader = spark.read.format(source).option("kafka.bootstrap.servers", bootstrap)
+            frames.append(reader.option("subscribe", filled).options(**chosen).load())
+        expected, found = frames
+        frames = [expected, found.select(*expected.columns)]
+        assert expected.schema == frames[1].schema, name
+        for query in (whole, aggregated):
+            both = [Counter(map(str, query(frame).collect())) for frame in frames]
+            assert both[0] == both[1], name
+            assert both[0], name
+
+
+def whole(records: DataFrame) -> DataFrame:
+    """Every row."""
+    return records
+
+
+def aggregated(records: DataFrame) -> DataFrame:
+    """The last offset by partition and length of the value."""
+    return records.groupBy("partition", f.length("value")).agg(f.max("offset"))
+
+
+@pytest.mark.feature("format kledger, continuous trigger: refused by Spark, as all Python sources")
+def test_continuous_trigger_is_refused_for_python_sources(
+    spark: SparkSession, bootstrap: str, filled: str, tmp_path: Path
+) -> None:
+    kledger.spark.register(spark)
+    reader = spark.readStream.format("kledger").option("servers", bootstrap)
+    stream = reader.option("subscribe", filled).load().writeStream.format("console")
+    stream = stream.option("checkpointLocation", str(tmp_path)).trigger(continuous="1 second")
+    with pytest.raises(AnalysisException, match=r"[Cc]ontinuous"):
+        stream.start()

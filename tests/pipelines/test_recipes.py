@@ -105,6 +105,23 @@ def test_format_writes_a_topic(server: KledgerServer, tmp_path: Path) -> None:
     assert {n * n for n in range(100)} == written
 
 
+def test_dashboard_has_the_sums_of_a_csv(server: KledgerServer, tmp_path: Path) -> None:
+    create_topic(server.bootstrap, "rides", partitions=2)
+    cities = ("Bern", "Turin", "Graz")
+    lines = [f"2026-01-31 {n % 24:02}:{n % 60:02}:00,{cities[n % 3]},{n}.5" for n in range(240)]
+    (tmp_path / "rides.csv").write_text("\n".join(["time,city,price", *lines]) + "\n")
+    run("docs/SPARK.md", "dashboard", server, tmp_path)
+    page = (tmp_path / "dashboard.html").read_text()
+    assert "Rides by hour and city" in page
+    assert all(f'"name":"{city}"' in page for city in cities)
+    assert 240 == len(topic_records(server.bootstrap, "rides"))
+
+
+def test_tutorial_has_at_most_twenty_lines() -> None:
+    text = recipes("docs/SPARK.md")["dashboard"][1]
+    assert 20 >= sum(1 for line in text.splitlines() if line.strip())
+
+
 def test_archive_of_the_readme(server: KledgerServer, orders: str, tmp_path: Path) -> None:
     printed = run("README.md", "archive", server, tmp_path)
     assert f"{COUNT + 10} rows in, {COUNT + 10} rows out" in printed
