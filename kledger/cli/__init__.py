@@ -21,6 +21,8 @@ NOUNS = {
     "namespace": "list, create and delete namespaces of a running server, and set their policies",
     "named-topic": "show and destroy named topics and subscriber groups of a running server",
     "subscription": "inspect, create, delete and reset the subscriptions of a running server",
+    "user": "add, list and remove the users of a stopped store",
+    "security": "make certificates, a first user and settings for a server with TLS and logins",
     "client-metrics": "show the metrics that Kafka clients push to a running server",
 }
 

@@ -21,6 +21,7 @@ from kledger import quick_start
 from kledger.cli import EXIT_FAILURE, failure, usage_error
 from kledger.kubernetes_variables import kubernetes_variables
 from kledger.ledger import LedgerError
+from kledger.security.private_folder import UnsafeFolder, keep_private
 from kledger.setting_values import SettingError
 from kledger.settings import Settings, load, own_names, variable_of
 from kledger.wiring import BrokerServer, CannotStart
@@ -83,8 +84,12 @@ def run(arguments: argparse.Namespace) -> int:
     )
     _warn_of_service_variables()
     try:
+        if not settings.server.memory:
+            keep_private(settings.server.data)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings))
+    except UnsafeFolder as error:
+        return usage_error(str(error))
     except CannotStart as error:
         return usage_error(str(error)) if error.is_mistake else failure(str(error))
     except LedgerError as error:

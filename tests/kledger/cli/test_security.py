@@ -1,0 +1,75 @@
+"""kledger security init: two commands give a server with TLS, logins and access rules."""
+
+import stat
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kledger.cli import run
+from kledger.process import ServerProcess
+from kledger.security.jaas import parse_jaas
+
+TIMEOUT_S = 60
+
+
+def init(data: Path, *words: str) -> int:
+    return run(["security", "init", "--data", str(data), "--kafka", "127.0.0.1:0", *words])
+
+
+def properties_of(data: Path) -> dict[str, str]:
+    lines = (data / "security" / "client.properties").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def client_of(address: str, properties: dict[str, str], **changed: str) -> AdminClient:
+    login = parse_jaas(properties["sasl.jaas.config"]).options
+    return AdminClient(
+        {
+            "bootstrap.servers": address,
+            "security.protocol": properties["security.protocol"],
+            "sasl.mechanism": properties["sasl.mechanism"],
+            "sasl.username": login["username"],
+            "sasl.password": login["password"],
+            "ssl.ca.location": properties["ssl.truststore.location"],
+            **changed,
+        }
+    )
+
+
+def test_the_first_user_connects_with_the_files_that_are_made(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    assert 0 == init(data)
+    config = data / "security" / "kledger.toml"
+    with ServerProcess("--data", str(data), "--config", str(config)) as server:
+        properties = properties_of(data)
+        assert client_of(server.kafka_address, properties).list_topics(timeout=TIMEOUT_S).brokers
+        assert 'principal="User:admin"' in server.log_text()
+        password = parse_jaas(properties["sasl.jaas.config"]).options["password"]
+        assert password not in server.log_text()
+
+
+def test_everything_belongs_to_the_user_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    assert 0 == init(data)
+    for path in (data, *data.rglob("*")):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+
+
+def test_a_password_of_ones_own_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text('with "quotes" and \\\n')
+    assert 0 == init(tmp_path / "data", "--user", "root", "--password-file", str(file))
+    login = properties_of(tmp_path / "data")["sasl.jaas.config"].replace("\\\\", "\\")
+    options = parse_jaas(login).options
+    assert ("root", 'with "quotes" and \\') == (options["username"], options["password"])
+
+
+def test_files_that_exist_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    assert 0 == init(data)
+    before = {path: path.read_bytes() for path in (data / "security").iterdir()}
+    capsys.readouterr()
+    assert 2 == init(data)
+    assert "there is such a folder already" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in (data / "security").iterdir()}
