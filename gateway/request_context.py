@@ -161,8 +161,8 @@ class RequestContext:
             permission=rule.permission.name,
             operation=rule.operation.name,
             resource=f"{pattern.resource_type.name}:{pattern.pattern_type.name}:{pattern.name}",
-            who=rule.principal,
-            host=rule.host,
+            rule_principal=rule.principal,
+            rule_host=rule.host,
         )
 
     def visible_cluster_operations(self) -> int:
