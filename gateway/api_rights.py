@@ -176,6 +176,9 @@ API_RIGHTS: Final[Mapping[int, tuple[ApiRight, ...]]] = {
 }
 """The rights by API key. Keys 39 and 40 are for the owner of a token and its renewers."""
 
+REPEATED_REFUSALS: Final = {43, 45, 50}
+"""The keys whose refused request has the code for the whole and for each thing that it names."""
+
 
 def request_rights(key: int, version: int) -> tuple[Operation, ...]:
     """Return the operations on the cluster of which the whole request needs one; none: no right."""

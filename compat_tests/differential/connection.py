@@ -22,6 +22,8 @@ from compat_tests.servers.metadata_probe import answers
 from kledger.gateway.wire import messages
 from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.header import encode_request_header, response_body_start
+from kledger.gateway.wire.messages.k17_sasl_handshake import SaslHandshakeRequest
+from kledger.gateway.wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from kledger.gateway.wire.schema import ApiMessage
 
 TIMEOUT_S = 60.0
@@ -49,9 +51,16 @@ def message_modules() -> dict[int, Any]:
 class Connection:
     """One socket, opened when it is first needed and again after the server hung up."""
 
-    def __init__(self, bootstrap: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Remember where."""
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        login: tuple[str, str] | None = None,
+    ) -> None:
+        """Remember where, and the user and password of a login with PLAIN."""
         self._timeout_s = timeout_s
+        self._login = login
         host, port = bootstrap.rsplit(":", 1)
         self._address = host, int(port)
         self._socket: socket.socket | None = None
@@ -69,6 +78,8 @@ class Connection:
         """Send a request without waiting."""
         if self._socket is None:
             self._socket = socket.create_connection(self._address, timeout=WAIT_S)
+            if self._login is not None:
+                self._log_in(*self._login)
         self._correlation += 1
         key = type(request).__api__.key
         frame = encode_request_header(key, version, self._correlation, CLIENT_ID)
@@ -76,6 +87,15 @@ class Connection:
         self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
         if is_answered:
             self._owed.append((key, version))
+
+    def _log_in(self, user: str, password: str) -> None:
+        for request, version in (
+            (SaslHandshakeRequest(mechanism="PLAIN"), 1),
+            (SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2),
+        ):
+            self.send(request, version)
+            answer: Any = self.receive()
+            assert answer.error_code == 0, answer
 
     def receive(self) -> ApiMessage | Closed | Silent:
         """Take the answer to the oldest request that has none."""

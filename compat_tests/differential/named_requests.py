@@ -117,7 +117,7 @@ def _of_api(names: Names) -> dict[int, dict[str, Any]]:
         60: {"endpoint_type": 1, "include_cluster_authorized_operations": True},
         66: {"duration_filter": -1},
         68: {
-            "member_epoch": 0,
+            "member_epoch": 5,
             "member_id": "m",
             "rebalance_timeout_ms": 10_000,
             "topic_partitions": [],

@@ -53,8 +53,10 @@ class Side:
         bootstrap: str,
         versions: Mapping[int, range],
         masks: Masks,
+        login: tuple[str, str] | None = None,
     ) -> None:
-        """Take the versions, per key, in which both servers are asked."""
+        """Take the versions, per key, in which both servers are asked, and who logs in."""
+        self._login = login
         self._bootstrap = bootstrap
         self._versions = versions
         self._masks = masks
@@ -63,7 +65,7 @@ class Side:
         self.log: list[Exchange] = []
 
     def _connect(self) -> Connection:
-        connection = Connection(self._bootstrap)
+        connection = Connection(self._bootstrap, login=self._login)
         self._open.append(connection)
         return connection
 
@@ -85,7 +87,7 @@ class Side:
 
     def another(self) -> Side:
         """Give the same server over a connection of its own; what is said goes into one log."""
-        other = Side(self._bootstrap, self._versions, self._masks)
+        other = Side(self._bootstrap, self._versions, self._masks, self._login)
         other.log, other._open = self.log, [*other._open]
         self._open.extend(other._open)
         return other
@@ -98,7 +100,7 @@ class Side:
 
     def ask_shortly(self, label: str, request: ApiMessage, version: int) -> Any:
         """Ask what a server may never answer, over a connection of its own."""
-        connection = Connection(self._bootstrap, timeout_s=SHORT_S)
+        connection = Connection(self._bootstrap, timeout_s=SHORT_S, login=self._login)
         self._open.append(connection)
         connection.send(request, version)
         return self._note(label, request, version, connection.receive())

@@ -40,6 +40,11 @@ class ApacheKafkaServer(ServerProcess):
         self._controller_port = 0
 
     @property
+    def controller(self) -> str:
+        """The address of the controller, once `prepare` has chosen it."""
+        return f"{self.host}:{self._controller_port}"
+
+    @property
     def properties_file(self) -> Path:
         """The server's configuration."""
         return self.folder / "server.properties"
@@ -56,7 +61,7 @@ class ApacheKafkaServer(ServerProcess):
 
     def _properties(self) -> dict[str, str]:
         """Give the settings that a single node on loopback needs."""
-        controller = f"{self.host}:{self._controller_port}"
+        controller = self.controller
         one_replica = (
             "offsets.topic.replication.factor",
             "transaction.state.log.replication.factor",

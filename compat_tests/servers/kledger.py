@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compat_tests.servers.process import ServerFailed, ServerProcess
 
-_READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+) native=(\S+) ")
+_READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+)(?:,\S+)? native=(\S+) ")
 
 
 class KledgerServer(ServerProcess):

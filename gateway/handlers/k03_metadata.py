@@ -132,13 +132,14 @@ class _MetadataHandler:
         request: MetadataRequest,
         entries: Sequence[tuple[MetadataRequestTopic, FoundTopic]],
     ) -> bytes:
-        version = context.version
-        topics = []
+        version, topics = context.version, []
         for asked, found in entries:
             if isinstance(found, Topic):
                 topics.append(self._block(context, request, found, asked))
-            else:
-                topics.append(encode_topic(describe_missing_topic(asked, found, version), version))
+                continue
+            operations = _operations(context, request, asked.name or "")
+            missing = describe_missing_topic(asked, found, version, operations)
+            topics.append(encode_topic(missing, version))
         return self._joined(context, request, topics)
 
     def _all(self, context: RequestContext, request: MetadataRequest) -> list[bytes]:
@@ -183,9 +184,13 @@ class _MetadataHandler:
         asked: MetadataRequestTopic | None,
     ) -> bytes:
         """Return a topic's part. It has several spellings; a client expects that of its request."""
-        name, operations = topic.name, OPERATIONS_NOT_REQUESTED
+        name, operations = topic.name, _operations(context, request, topic.name)
         if asked is not None and asked.name and asked.topic_id == ZERO_UUID:
             name = asked.name
-        if request.include_topic_authorized_operations:
-            operations = context.authorized_operations(ResourceType.TOPIC, topic.name)
         return self._blocks.block(topic, name, context.version, operations)
+
+
+def _operations(context: RequestContext, request: MetadataRequest, name: str) -> int:
+    if not request.include_topic_authorized_operations:
+        return OPERATIONS_NOT_REQUESTED
+    return context.authorized_operations(ResourceType.TOPIC, name)

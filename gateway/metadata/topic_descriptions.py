@@ -67,11 +67,21 @@ def describe_topic(
 
 
 def describe_missing_topic(
-    asked: MetadataRequestTopic, error: ApiError | TopicsError, version: int
+    asked: MetadataRequestTopic,
+    error: ApiError | TopicsError,
+    version: int,
+    authorized_operations: int,
 ) -> MetadataResponseTopic:
     """Describe a topic that does not exist, or that the client may not see.
 
-    Two cases: requested by id, then it has no name; requested by name, then it has no id.
+    Three cases: requested by id, then it has no name; requested by name, then it has no id, and the
+    operations on it are shown unless it is hidden.
+
+    Args:
+        asked: names it.
+        error: why it is not described; an ApiError if it is hidden.
+        version: of Metadata.
+        authorized_operations: the bit field, or `OPERATIONS_NOT_REQUESTED`.
     """
     code, _ = code_and_message_of(error)
     if asked.topic_id != ZERO_UUID:
@@ -79,4 +89,7 @@ def describe_missing_topic(
         if not isinstance(error, ApiError):
             code = ErrorCode.UNKNOWN_TOPIC_ID
         return MetadataResponseTopic(error_code=code, name=name, topic_id=asked.topic_id)
-    return MetadataResponseTopic(error_code=code, name=asked.name or "")
+    answer = MetadataResponseTopic(error_code=code, name=asked.name or "")
+    if not isinstance(error, ApiError):
+        answer.topic_authorized_operations = authorized_operations
+    return answer

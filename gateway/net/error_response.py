@@ -49,14 +49,26 @@ class NoErrorField(Exception):
 
 
 def error_response(
-    request: ApiMessage, response_class: type[ApiMessage], version: int, error: ErrorCode
+    request: ApiMessage,
+    response_class: type[ApiMessage],
+    version: int,
+    error: ErrorCode,
+    *,
+    is_repeated: bool = False,
 ) -> ApiMessage:
     """Return the response that answers a request with an error.
+
+    Args:
+        request: is answered.
+        response_class: of the response.
+        version: of both.
+        error: of everything that the request names.
+        is_repeated: it is set for each thing, too, where there is an outermost one.
 
     Raises:
         NoErrorField: the response has no field for it, as the request names nothing.
     """
-    answer = _ErrorResponse(version, error)
+    answer = _ErrorResponse(version, error, is_repeated=is_repeated)
     response: ApiMessage = response_class()
     is_set = answer.fill(response, request, is_outermost=isinstance(request, NESTED_TOPICS))
     if not is_set and not answer.set_code(response):
@@ -66,8 +78,9 @@ def error_response(
 
 
 class _ErrorResponse:
-    def __init__(self, version: int, error: ErrorCode) -> None:
+    def __init__(self, version: int, error: ErrorCode, *, is_repeated: bool) -> None:
         self._version = version
+        self._is_repeated = is_repeated
         self._error = error
 
     def set_code(self, value: Struct) -> bool:
@@ -82,9 +95,9 @@ class _ErrorResponse:
     def fill(self, value: Struct, requested: Struct, *, is_outermost: bool = False) -> bool:
         """Set the error in a struct or in the structs below it; return whether any has a code."""
         self._copy_names(value, requested)
-        if not is_outermost and self.set_code(value):
+        is_set = not is_outermost and self.set_code(value)
+        if is_set and not self._is_repeated:
             return True
-        is_set = False
         for one in self._fields(value):
             element = one.type.element
             if (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import Any, cast
 
-from kledger.gateway.api_rights import API_RIGHTS, REFUSALS, request_rights
+from kledger.gateway.api_rights import API_RIGHTS, REFUSALS, REPEATED_REFUSALS, request_rights
 from kledger.gateway.net.error_response import NoErrorField, error_response
 from kledger.gateway.net.ports import FrameHandler, ResponseFrame
 from kledger.gateway.request_context import RequestContext
@@ -82,7 +82,11 @@ class Route:
         response_class = self._messages.RESPONSE
         try:
             return error_response(
-                request, response_class, context.version, REFUSALS[ResourceType.CLUSTER]
+                request,
+                response_class,
+                context.version,
+                REFUSALS[ResourceType.CLUSTER],
+                is_repeated=self.spec.key in REPEATED_REFUSALS,
             )
         except NoErrorField:
             empty: ApiMessage = response_class()

@@ -31,16 +31,16 @@ def test_a_repeated_topic_is_described_once() -> None:
 @pytest.mark.parametrize("name", ["a b", "", ".", "..", "x" * 250, "a/b"])
 def test_row_21_an_invalid_name_differs_from_an_unknown_one(name: str) -> None:
     asked = by_name(name)
-    described = describe_missing_topic(asked, missing_topic_error(asked.name), 12)
+    described = describe_missing_topic(asked, missing_topic_error(asked.name), 12, 7)
     assert (ErrorCode.INVALID_TOPIC_EXCEPTION, name) == (described.error_code, described.name)
     asked = by_name("none")
-    described = describe_missing_topic(asked, missing_topic_error(asked.name), 12)
+    described = describe_missing_topic(asked, missing_topic_error(asked.name), 12, 7)
     assert (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "none") == (described.error_code, described.name)
 
 
 @pytest.mark.parametrize(("version", "name"), [(11, ""), (12, None)])
 def test_row_23_an_unknown_id_is_repeated_in_its_error(version: int, name: str | None) -> None:
     for asked in (by_id(), by_id(name="t")):
-        described = describe_missing_topic(asked, missing_topic_error(asked.name), version)
+        described = describe_missing_topic(asked, missing_topic_error(asked.name), version, 7)
         expected = ErrorCode.UNKNOWN_TOPIC_ID, name, SOME_ID
         assert expected == (described.error_code, described.name, described.topic_id)

@@ -1,0 +1,274 @@
+"""Kledger and Apache Kafka refuse alike: a super user, a user with few rights, and a stranger.
+
+Rule: every API is asked in every version by each user about things with different rights, and all
+codes, bit fields and lists of names are compared. What else is in an answer is compared elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from compat_tests.differential import words
+from compat_tests.differential.differences import (
+    Asked,
+    Difference,
+    Explanation,
+    compare,
+    summary,
+    unexplained,
+)
+from compat_tests.differential.masks import Masks, Plain
+from compat_tests.differential.named_requests import Names, named_request
+from compat_tests.differential.side import Exchange, Side
+from compat_tests.servers import ApacheKafkaServer, KledgerServer
+from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kledger.gateway.wire.messages.k29_describe_acls import DescribeAclsRequest
+from kledger.gateway.wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from kledger.security.acl_state import Operation, ResourceType
+from kledger.security.authorizer import STANDARD_AUTHORIZER
+
+pytestmark = pytest.mark.slow
+ROOT, FEW, STRANGER = "root", "few", "stranger"
+USERS: Final = (ROOT, FEW, STRANGER)
+JAAS: Final = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    + " ".join(f'user_{name}="{name}-secret"' for name in USERS)
+    + ";"
+)
+SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": f"User:{ROOT};User:ANONYMOUS",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+    "auto.create.topics.enable": "false",
+}
+HEAP: Final = "320m"
+LOGINS_AND_TOKENS: Final = {17, 18, 36, 38, 39, 40, 41}
+"""Compared elsewhere, or not about rights."""
+DESTRUCTIVE: Final = {20, 21}
+"""Not asked by the super user about what the others are asked about next."""
+RIGHTS: Final[dict[str, tuple[Operation, ...]]] = {
+    "hidden": (),
+    "described": (Operation.DESCRIBE,),
+    "read": (Operation.READ,),
+    "written": (Operation.WRITE,),
+    "created": (Operation.CREATE,),
+    "altered": (Operation.ALTER,),
+    "shown": (Operation.DESCRIBE_CONFIGS,),
+    "set": (Operation.ALTER_CONFIGS,),
+}
+"""Names of topics, groups and transactional ids, and what the user with few rights may do."""
+GROUPS_TOO: Final = (Operation.DESCRIBE, Operation.READ, Operation.ALTER_CONFIGS)
+IDS_TOO: Final = (Operation.DESCRIBE, Operation.WRITE)
+MISSING: Final = "missing"
+"""Stands before the names of topics that do not exist; they have the same rights."""
+EXPLANATIONS: Final[tuple[Explanation, ...]] = (
+    Explanation(
+        scripts=(ROOT,),
+        api="AlterUserScramCredentials",
+        path="results/0/error_code",
+        ours="93",
+        theirs="0",
+        reason="a salted password must have the length of its hash; Kafka stores any",
+    ),
+    Explanation(
+        scripts=(FEW, STRANGER),
+        api="DescribeLogDirs",
+        versions=(1, 2),
+        path="results/0",
+        theirs="missing",
+        reason="the folder has the code; before version 3 Kafka answers with nothing",
+    ),
+    Explanation(
+        scripts=(FEW, STRANGER),
+        api="ListPartitionReassignments",
+        path="topics",
+        ours="[[]]",
+        reason="Kafka repeats the partitions of the request beside the code",
+    ),
+    Explanation(
+        scripts=(FEW, STRANGER),
+        api="DescribeClientQuotas",
+        path="entries",
+        ours="[[]]",
+        theirs="missing",
+        reason="an empty list beside the code; Kafka's is null",
+    ),
+)
+"""What differs, by user."""
+
+
+class Pair(NamedTuple):
+    """Where both servers are: without a login, and with one."""
+
+    open: tuple[str, str]
+    guarded: tuple[str, str]
+    versions: dict[int, range]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Both servers, with topics and rules."""
+    kledger = KledgerServer(tmp_path_factory.mktemp("kledger"), durability="os")
+    kafka = ApacheKafkaServer(tmp_path_factory.mktemp("kafka"), heap=HEAP)
+    addresses = []
+    for server in (kledger, kafka):
+        server.prepare()
+        address = f"{server.host}:{server.reserve_port()}"
+        listeners = f"PLAINTEXT://{server.bootstrap},SASL_PLAINTEXT://{address}"
+        settings = SETTINGS | {"listeners": listeners, "advertised.listeners": listeners}
+        if server is kafka:
+            settings["listeners"] += f",CONTROLLER://{kafka.controller}"
+            settings["listener.security.protocol.map"] = (
+                "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+            )
+            settings["inter.broker.listener.name"] = "PLAINTEXT"
+        server.settings = settings
+        addresses.append(address)
+    with kledger, kafka:
+        advertised = [advertised_by(each.bootstrap) for each in (kledger, kafka)]
+        versions = {
+            key: range(
+                max(each[key].start for each in advertised),
+                min(each[key].stop for each in advertised),
+            )
+            for key in advertised[0].keys() & advertised[1].keys()
+        }
+        ready = Pair((kledger.bootstrap, kafka.bootstrap), (addresses[0], addresses[1]), versions)
+        for bootstrap in ready.open:
+            prepare(Side(bootstrap, versions, Masks(0)))
+        yield ready
+
+
+def advertised_by(bootstrap: str) -> dict[int, range]:
+    """Wait for the coordinators, and return the versions of a server."""
+    side = Side(bootstrap, {}, Masks(0))
+    try:
+        for kind in (0, 1):
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["first"])
+            side.settle("coordinator", request, 6)
+        return side.advertised()
+    finally:
+        side.close()
+
+
+def prepare(side: Side) -> None:
+    """Create the topics and the rules, and wait until they are in force."""
+    for name in RIGHTS:
+        side.has(name)
+    side.producer()
+    creations = [
+        AclCreation(
+            resource_type=kind,
+            resource_name=each,
+            resource_pattern_type=3,
+            principal=f"User:{FEW}",
+            host="*",
+            operation=operation,
+            permission_type=3,
+        )
+        for name, operations in RIGHTS.items()
+        for operation in operations
+        for kind, each in (
+            (ResourceType.TOPIC, name),
+            (ResourceType.TOPIC, MISSING + name),
+            *([(ResourceType.GROUP, name)] if operation in GROUPS_TOO else []),
+            *([(ResourceType.TRANSACTIONAL_ID, name)] if operation in IDS_TOO else []),
+        )
+    ]
+    answer = side.quietly(CreateAclsRequest(creations=creations), 3)
+    assert not any(each.error_code for each in answer.results), answer
+    every = DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    side.ask_until(
+        "rules",
+        every,
+        3,
+        lambda found: sum(len(each.acls) for each in found.resources) == len(creations),
+    )
+    side.close()
+
+
+def play(bootstrap: str, versions: dict[int, range], user: str) -> list[Exchange]:
+    """Ask for everything as one user."""
+    side = Side(bootstrap, versions, Masks(int(time.time() * 1000)), (user, f"{user}-secret"))
+    try:
+        for key in side.common_keys():
+            if key in LOGINS_AND_TOKENS or (user == ROOT and key in DESTRUCTIVE):
+                continue
+            for version in side.versions(key):
+                for name in (*RIGHTS, *(MISSING + each for each in RIGHTS)):
+                    group = name.removeprefix(MISSING)
+                    topic_id = words.UNKNOWN_ID
+                    if version >= {0: 13, 1: 13, 8: 10, 9: 10}.get(key, 99) and name == group:
+                        topic_id = ids_of(bootstrap, versions)[name]
+                    names = Names(name, topic_id, group, group)
+                    side.settle(f"{user}: {name}", named_request(key, version, names), version)
+    finally:
+        side.close()
+    return side.log
+
+
+_IDS: dict[str, dict[str, Any]] = {}
+
+
+def ids_of(bootstrap: str, versions: dict[int, range]) -> dict[str, Any]:
+    """Return the ids of the topics, as the super user sees them."""
+    if bootstrap not in _IDS:
+        side = Side(bootstrap, versions, Masks(0), (ROOT, f"{ROOT}-secret"))
+        _IDS[bootstrap] = {name: side.topic_id(name) for name in RIGHTS}
+        side.close()
+    return _IDS[bootstrap]
+
+
+def about_rights(answer: Plain) -> Plain:
+    """Keep codes, bit fields and the names of lists."""
+    if isinstance(answer, list):
+        return [about_rights(each) for each in answer]
+    if not isinstance(answer, dict):
+        return answer
+    return {
+        name: bool(value) if name == "records" else about_rights(value)
+        for name, value in answer.items()
+        if _is_about_rights(name, value)
+    }
+
+
+def _is_about_rights(name: str, value: Plain) -> bool:
+    if isinstance(value, dict | list):
+        return name not in {"configs", "config_resources", "brokers", "nodes", "replicas"}
+    return "error_code" in str(name) or "authorized_operations" in str(name)
+
+
+def differences(ours: list[Exchange], theirs: list[Exchange]) -> list[Difference]:
+    """Compare two records; the same was asked, in the same order."""
+    assert [one[:3] for one in ours] == [one[:3] for one in theirs]
+    return [
+        found
+        for left, right in zip(ours, theirs, strict=True)
+        for found in compare(
+            Asked(*left[:3]), about_rights(left.answer), about_rights(right.answer)
+        )
+    ]
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_both_refuse_the_same(pair: Pair, user: str) -> None:
+    ours, theirs = (play(each, pair.versions, user) for each in pair.guarded)
+    found = differences(ours, theirs)
+    own = [each for each in EXPLANATIONS if user in each.scripts]
+    missing, stale = unexplained(found, own)
+    assert not missing, f"{len(missing)} differences\n{summary(missing)}"
+    assert not stale, "\n" + "\n".join(map(str, stale))
