@@ -84,6 +84,19 @@ class GatewayConfig:
     """Kafka's default is GSSAPI, which is not supported."""
     sasl_jaas_config: SecretText = field(default=SecretText(), repr=False)
     """Users of PLAIN, in Kafka's form; usually with the prefix of a listener and its mechanism."""
+    sasl_oauthbearer_jwks_endpoint_url: str = ""
+    """The keys of access tokens: `https://…`, `http://…` or `file:///…`; OAUTHBEARER needs it."""
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = 3_600_000
+    """How often a server is asked for keys; a file is read every 5 seconds."""
+    sasl_oauthbearer_expected_issuer: str = ""
+    """Who issues access tokens, exactly as they say; OAUTHBEARER needs it."""
+    sasl_oauthbearer_expected_audience: str = ""
+    """One of these, separated by commas, is in the audience of a token; OAUTHBEARER needs it."""
+    sasl_oauthbearer_clock_skew_seconds: int = 30
+    sasl_oauthbearer_sub_claim_name: str = "sub"
+    """The claim with the name of the user."""
+    sasl_server_callback_handler_class: str = ""
+    """Kafka's class for unsecured tokens lets OAUTHBEARER accept any user's; for development."""
     connections_max_reauth_ms: int = 0
     """How long a session lasts before its client must log in again; 0: no limit."""
     connection_failed_authentication_delay_ms: int = 100
@@ -142,7 +155,7 @@ class GatewayConfig:
     """Size of one push of a client, compressed."""
 
     # Delegation tokens.
-    delegation_token_secret_key: str = field(default="", repr=False)
+    delegation_token_secret_key: SecretText = field(default=SecretText(), repr=False)
     """Signs delegation tokens; without it there are none. Another one invalidates all tokens."""
     delegation_token_max_lifetime_ms: int = 604_800_000
     delegation_token_expiry_time_ms: int = 86_400_000

@@ -14,9 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kledger.door_security import DoorSecurity
 from kledger.gateway.listeners.endpoint import Endpoint, make_endpoint
 from kledger.gateway.listeners.listener_plan import ListenerMistake, ListenerPlan, is_loopback
 from kledger.gateway.listeners.listener_settings import plans_of
+from kledger.gateway.net.logins import Logins
 from kledger.gateway.net.server import ConnectionMaker, GatewayServer
 from kledger.gateway.opening import open_services
 from kledger.gateway.service_metrics import show_services
@@ -39,6 +41,7 @@ from kledger.runtime.free_memory import FreeMemory, release_object_memory
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.security.sasl.mechanisms import Mechanisms
+from kledger.security.sasl.token_login import finding_tokens
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
 from kledger.topics.cleaner import Cleaner
@@ -120,6 +123,8 @@ class BrokerServer:
         self._cleaner: Cleaner | None = None
         self._tiers: ObjectStoreTiers | None = None
         self._offloading: Offloading | None = None
+        self._logins: Logins | None = None
+        """Those of a server without a Kafka listener."""
         self.kafka_address = ""
         self.native_address = ""
         self.admin_address = ""
@@ -136,18 +141,23 @@ class BrokerServer:
             await self._check_addresses(plans)
             mechanisms = Mechanisms(self._entropy)
             endpoints = [make_endpoint(self._settings.kafka, each, mechanisms) for each in plans]
+            doors = DoorSecurity(
+                self._settings.kafka, plans, mechanisms, has_tls=self._native_has_tls
+            )
             self._tiers = self._make_tiers()
             self._store = await self._open_store()
             self._supervisor.containment = self._store.containment
             self._services = await self._build_services(self._store)
             show_services(self._services)
             self._show_fixed_values(self._services)
-            mechanisms.users = self._services.users
+            await self._open_mechanisms(mechanisms, self._services)
             await self._listen_kafka(self._services, endpoints)
             if settings.native is not None:
-                self.native_address = await self._listen_native(self._services, settings.native)
+                self.native_address = await self._listen_native(
+                    self._services, settings.native, doors
+                )
             if settings.admin is not None:
-                self.admin_address = await self._listen_admin(settings.admin)
+                self.admin_address = await self._listen_admin(self._services, settings.admin, doors)
             self._start_background_work(self._services)
         except BaseException as error:
             await self.stop()
@@ -211,6 +221,7 @@ class BrokerServer:
         services, store = self._services, self._store
         self._gateway = self._rpc = self._native = self._services = self._store = None
         self._admin = self._cleaner = self._offloading = None
+        logins, self._logins = self._logins, None
         tiers, self._tiers = self._tiers, None
         # The stack closes from the last line to the first, also when one of them fails.
         async with AsyncExitStack() as closing:
@@ -221,6 +232,8 @@ class BrokerServer:
             closing.push_async_callback(self._supervisor.close)
             if admin is not None:
                 closing.push_async_callback(admin.stop)
+            if logins is not None:
+                closing.callback(logins.close)
             if services is not None:
                 closing.push_async_callback(services.registry.close)
             if native is not None:
@@ -396,9 +409,48 @@ class BrokerServer:
                 ", ".join(reachable),
             )
 
-    async def _listen_native(self, services: Services, address: str) -> str:
+    @property
+    def _native_has_tls(self) -> bool:
+        return self._settings.native.tls and self._settings.server.native is not None
+
+    async def _open_mechanisms(self, mechanisms: Mechanisms, services: Services) -> None:
+        """Give the mechanisms what they need of the store, and load the keys of access tokens."""
+        mechanisms.users = services.users
+        mechanisms.find_token = finding_tokens(services.delegation_tokens)
+        try:
+            await mechanisms.open_keys(
+                clock=self._clock,
+                supervisor=self._supervisor,
+                pool=services.store.compute_pool,
+            )
+        except ValueError as error:
+            raise CannotStart(
+                f"sasl.oauthbearer.jwks.endpoint.url: {error}", is_mistake=True
+            ) from None
+
+    def _logins_of(self, services: Services) -> Logins:
+        """Return what the logins of all listeners share."""
+        if self._gateway is not None:
+            return self._gateway.logins
+        if self._logins is None:
+            self._logins = Logins(services)
+        return self._logins
+
+    def _warn_if_open(self, services: Services, setting: str, address: str) -> None:
+        """Warn of a listener whose clients may do everything from elsewhere."""
+        host, _ = split_address(setting, address)
+        if services.authorizer is None and not is_loopback(host):
+            logger.warning(
+                "%s: listening without authentication on %s: whoever reaches this address may do "
+                "everything; see docs/SECURITY.md",
+                setting,
+                host,
+            )
+
+    async def _listen_native(self, services: Services, address: str, doors: DoorSecurity) -> str:
         # gRPC takes longer to load than everything else together.
         from kledger.native.rpc.server import RpcServer
+        from kledger.native.server.native_sessions import NativeSessions
 
         host, port = split_address("server.native", address)
         self._rpc = rpc = RpcServer(
@@ -407,6 +459,16 @@ class BrokerServer:
             # A topic may take larger batches than the others; this bounds them for Kafka, too.
             message_bytes_max=self._settings.kafka.socket_request_max_bytes,
             config=self._settings.native,
+            sessions=NativeSessions(
+                self.broker,
+                logins=doors.header_logins("native", services, self._logins_of(services)),
+                name_of_certificate=doors.name_of_certificate,
+                authorizer=services.authorizer,
+                audit=services.audit,
+                clock=services.clock,
+                timers=services.timers,
+            ),
+            tls=doors.tls_credentials(),
         )
         services.metrics.gauge(
             "native_streams", lambda: rpc.stream_count, "open streams of native clients"
@@ -418,20 +480,27 @@ class BrokerServer:
         )
         # Again, as the Kafka listener may have this address: gRPC's own error names no address.
         await _check_address_free("native", address)
+        self._warn_if_open(services, "server.native", address)
         try:
             return joined_address(*await rpc.start(host, port))
         except OSError as error:
             raise CannotStart(f"native {address}: {error}", is_mistake=True) from None
 
-    async def _listen_admin(self, address: str) -> str:
+    async def _listen_admin(self, services: Services, address: str, doors: DoorSecurity) -> str:
         # HTTP takes longer to load than the server to start.
+        from kledger.admin.access import AdminAccess
         from kledger.admin.server import AdminServer
 
-        assert self._store is not None, "listening without a store"
+        self._warn_if_open(services, "server.admin", address)
         self._admin = AdminServer(
-            self._store.metrics,
+            services.store.metrics,
             is_serving=lambda: self._services is not None,
-            health=self._store.health,
+            health=services.store.health,
+            access=AdminAccess(
+                doors.header_logins("admin", services, self._logins_of(services)),
+                services.authorizer,
+                services.audit,
+            ),
         )
         return joined_address(*await self._admin.start(*split_address("server.admin", address)))
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 class NativeConfig:
     """Settings of the section `native`."""
 
+    tls: bool = False
+    """Whether connections are encrypted, with the keys of Kafka's settings `ssl.*`."""
     keepalive_ms: int = 5_000
     """How long a peer may be silent before it is pinged, and how long it may take to answer: an
     unresponsive peer is disconnected after twice this time."""

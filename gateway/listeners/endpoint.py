@@ -5,7 +5,7 @@ one, a protocol without keys, a rule that cannot be read end the start with the 
 Must not know: connections, sockets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,12 +21,18 @@ from kledger.security.credentials import BY_SASL_NAME, PLAIN
 from kledger.security.jaas import parse_jaas
 from kledger.security.sasl.mechanism import MakeMechanism
 from kledger.security.sasl.mechanisms import Mechanisms
+from kledger.security.sasl.oauth_bearer import OAuthBearerConfig
+from kledger.security.sasl.oauth_bearer_state import OAUTHBEARER
 from kledger.security.tls.principal_mapping import PrincipalMapping
 from kledger.security.tls.tls_context import TlsContext
 from kledger.security.tls.tls_settings import TlsMistake, TlsSettings
 
 JAAS: Final = "sasl.jaas.config"
-MODULES: Final = {PLAIN: "PlainLoginModule", **dict.fromkeys(BY_SASL_NAME, "ScramLoginModule")}
+MODULES: Final = {
+    PLAIN: "PlainLoginModule",
+    OAUTHBEARER: "OAuthBearerLoginModule",
+    **dict.fromkeys(BY_SASL_NAME, "ScramLoginModule"),
+}
 """The last part of the name of the login module that Kafka has for a mechanism."""
 
 
@@ -105,10 +111,56 @@ def _make_mechanism(
         return mechanisms.make_scram(BY_SASL_NAME[name])
     if name == PLAIN:
         return mechanisms.make_plain(_users_of(plan, settings, name))
+    if name == OAUTHBEARER:
+        _users_of(plan, settings, name)
+        try:
+            return mechanisms.make_oauth_bearer(oauth_bearer_config(settings))
+        except ValueError as error:
+            raise ListenerMistake(f"listener {plan.name}: {error}") from None
     raise ListenerMistake(
         f"listener {plan.name}: sasl.enabled.mechanisms: expected {', '.join(MODULES)}, "
         f"got {name!r}"
     )
+
+
+def oauth_bearer_config(settings: ListenerSettings) -> OAuthBearerConfig:
+    """Return the settings of OAUTHBEARER of one listener.
+
+    Raises:
+        ListenerMistake: a number is none.
+    """
+
+    def text(name: str) -> str:
+        return settings.text(f"sasl.oauthbearer.{name}", OAUTHBEARER)
+
+    def number(name: str) -> int:
+        return settings.number(f"sasl.oauthbearer.{name}", OAUTHBEARER)
+
+    return OAuthBearerConfig(
+        jwks_endpoint_url=text("jwks.endpoint.url"),
+        expected_issuer=text("expected.issuer"),
+        expected_audience=tuple(each.strip() for each in text("expected.audience").split(",")),
+        clock_skew_seconds=number("clock.skew.seconds"),
+        sub_claim_name=text("sub.claim.name"),
+        jwks_endpoint_refresh_ms=number("jwks.endpoint.refresh.ms"),
+        handler_class=settings.text("sasl.server.callback.handler.class", OAUTHBEARER),
+    )
+
+
+def given_users(config: GatewayConfig, plans: Sequence[ListenerPlan]) -> dict[str, str]:
+    """Return the passwords of all users of PLAIN that the settings name, by user.
+
+    Raises:
+        ListenerMistake: a line cannot be read.
+    """
+    found: dict[str, str] = {}
+    for plan in plans:
+        settings = ListenerSettings(config, plan.name)
+        if plan.protocol.has_sasl and PLAIN in map(
+            str.upper, settings.words("sasl.enabled.mechanisms")
+        ):
+            found.update(_users_of(plan, settings, PLAIN))
+    return found
 
 
 def _users_of(plan: ListenerPlan, settings: ListenerSettings, mechanism: str) -> dict[str, str]:

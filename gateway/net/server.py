@@ -17,6 +17,7 @@ from kledger.gateway.configs.broker_settings import ADVERTISED_LISTENERS, LISTEN
 from kledger.gateway.listeners.endpoint import Endpoint
 from kledger.gateway.net.connection import Connection
 from kledger.gateway.net.listener import ListenerState
+from kledger.gateway.net.logins import Logins
 from kledger.gateway.net.tls_transport import TlsTransport
 from kledger.gateway.request_context import AdvertisedAddress
 from kledger.gateway.services import Services
@@ -119,6 +120,12 @@ class GatewayServer:
         self._services.broker_settings.fixed_values[LISTENERS] = ",".join(
             listener_text(*each) for each in listeners
         )
+
+    @property
+    def logins(self) -> Logins:
+        """What the logins of all connections share; of a started server."""
+        assert self._listener is not None, "the server has not started"
+        return self._listener.logins
 
     @property
     def connection_count(self) -> int:

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Final
 from kledger.security.credentials import ScramMechanism
 from kledger.security.principal import Principal
 from kledger.security.sasl.mechanism import MakeMechanism, SaslMechanism
+from kledger.security.sasl.oauth_bearer import OAuthBearer, OAuthBearerConfig
 from kledger.security.sasl.plain_state import PlainState
 from kledger.security.sasl.scram_state import KnownCredential, ScramState
 
 if TYPE_CHECKING:
+    from kledger.runtime.blocking import BlockingRunner
+    from kledger.runtime.clock import Clock
     from kledger.runtime.entropy import Entropy
+    from kledger.runtime.tasks import Supervisor
     from kledger.security.users import Users
 
 NONCE_BYTES: Final = 24
@@ -37,6 +41,7 @@ class Mechanisms:
         self.users = users
         self._entropy = entropy
         self.find_token: FindToken | None = None
+        self._oauth_bearer: dict[OAuthBearerConfig, OAuthBearer] = {}
 
     def make_plain(self, given_users: Mapping[str, str]) -> MakeMechanism:
         """Return what begins logins with PLAIN.
@@ -61,6 +66,27 @@ class Mechanisms:
             )
 
         return make
+
+    def make_oauth_bearer(self, config: OAuthBearerConfig) -> MakeMechanism:
+        """Return what begins logins with OAUTHBEARER, once `open_keys` has loaded its keys.
+
+        Raises:
+            ValueError: one line that names the setting at fault.
+        """
+        if config not in self._oauth_bearer:
+            self._oauth_bearer[config] = OAuthBearer(config)
+        return self._oauth_bearer[config].mechanism
+
+    async def open_keys(
+        self, *, clock: "Clock", supervisor: "Supervisor", pool: "BlockingRunner"
+    ) -> None:
+        """Load the keys of access tokens, and keep them up to date.
+
+        Raises:
+            ValueError: there are none; one line for the user.
+        """
+        for each in self._oauth_bearer.values():
+            await each.open(clock=clock, supervisor=supervisor, pool=pool)
 
     @property
     def _known_users(self) -> "Users":

@@ -87,40 +87,48 @@ class OAuthBearerConfig:
 
 
 class OAuthBearer:
-    """The mechanism of one listener; `mechanism` begins a login."""
+    """The mechanism of the listeners with the same settings; `mechanism` begins a login."""
 
-    def __init__(self, config: OAuthBearerConfig, keys: TokenKeys | None) -> None:
+    def __init__(self, config: OAuthBearerConfig) -> None:
+        """Check the settings.
+
+        Raises:
+            ValueError: one line that names the setting.
+        """
+        config.check()
+        self._config = config
         self._rules = config.claim_rules
-        self._keys = keys
+        self._keys: TokenKeys | None = None
+        self._is_open = False
+
+    async def open(self, *, clock: Clock, supervisor: Supervisor, pool: BlockingRunner) -> None:
+        """Load the keys, and keep them up to date from now on.
+
+        Raises:
+            ValueError: there are no keys; one line for the user.
+        """
+        config = self._config
+        if config.allows_unsecured:
+            logger.warning(
+                "OAUTHBEARER accepts unsecured tokens: every client can be any user "
+                "(sasl.server.callback.handler.class)"
+            )
+        else:
+            # Late: the library of keys takes longer to load than the server to start.
+            from kledger.security.key_set_source import KeySetSource, fetching_with
+
+            keys = KeySetSource(
+                config.jwks_endpoint_url,
+                refresh_ms=config.jwks_endpoint_refresh_ms,
+                clock=clock,
+                supervisor=supervisor,
+                fetch=fetching_with(pool),
+            )
+            await keys.start()
+            self._keys = keys
+        self._is_open = True
 
     def mechanism(self, now_ms: int) -> OAuthBearerState:
         """Begin a login at a time of the wall clock."""
+        assert self._is_open, "a login before the keys are loaded"
         return OAuthBearerState(self._keys, self._rules, now_ms)
-
-
-async def open_oauth_bearer(
-    config: OAuthBearerConfig, *, clock: Clock, supervisor: Supervisor, pool: BlockingRunner
-) -> OAuthBearer:
-    """Load the keys and keep them up to date.
-
-    Raises:
-        ValueError: a setting or the keys are missing; one line for the user.
-    """
-    config.check()
-    if config.allows_unsecured:
-        logger.warning(
-            "OAUTHBEARER accepts unsecured tokens: every client can be any user "
-            "(sasl.server.callback.handler.class)"
-        )
-        return OAuthBearer(config, None)
-    from kledger.security.key_set_source import KeySetSource, fetching_with  # late, as above
-
-    keys = KeySetSource(
-        config.jwks_endpoint_url,
-        refresh_ms=config.jwks_endpoint_refresh_ms,
-        clock=clock,
-        supervisor=supervisor,
-        fetch=fetching_with(pool),
-    )
-    await keys.start()
-    return OAuthBearer(config, keys)

@@ -31,6 +31,7 @@ from kledger.security.acl_state import (
 )
 from kledger.security.authorizer import STANDARD_AUTHORIZER
 from kledger.security.principal import Principal
+from kledger.security.secret_text import SecretText
 from tests.gateway.running import START_MS, RunningGateway, running_gateway
 from tests.gateway.wire_client import WireClient
 
@@ -52,7 +53,7 @@ async def tokens_gateway(
     config = GatewayConfig(
         authorizer_class_name=STANDARD_AUTHORIZER if has_rules else "",
         group_initial_rebalance_delay_ms=0,
-        delegation_token_secret_key=secret,
+        delegation_token_secret_key=SecretText(secret),
         delegation_token_max_lifetime_ms=1_000,
         delegation_token_expiry_time_ms=100,
     )

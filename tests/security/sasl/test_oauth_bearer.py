@@ -15,7 +15,6 @@ from kledger.security.sasl.oauth_bearer import (
     UNSECURED_HANDLERS,
     OAuthBearer,
     OAuthBearerConfig,
-    open_oauth_bearer,
 )
 from kledger.security.sasl.oauth_bearer_state import initial_response
 from tests.security.token_words import (
@@ -58,9 +57,9 @@ def test_a_missing_setting_is_named(changed: dict[str, Any], named: str) -> None
 
 
 async def opened(config: OAuthBearerConfig, supervisor: Supervisor) -> OAuthBearer:
-    return await open_oauth_bearer(
-        config, clock=ManualClock(NOW_MS), supervisor=supervisor, pool=InlinePool()
-    )
+    shared = OAuthBearer(config)
+    await shared.open(clock=ManualClock(NOW_MS), supervisor=supervisor, pool=InlinePool())
+    return shared
 
 
 async def test_tokens_are_verified_with_the_keys_of_a_file(tmp_path: Path) -> None:
