@@ -29,9 +29,7 @@ from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.security.authorizer import STANDARD_AUTHORIZER, Authorizer, parse_super_users
 from kledger.security.delegation_token_state import DelegationTokenConfig
-from kledger.security.delegation_tokens import DelegationTokens
-from kledger.security.principal import Principal
-from kledger.security.users import Users
+from kledger.security.delegation_tokens import open_users
 from kledger.topics import TopicRegistry
 
 
@@ -82,7 +80,9 @@ def open_services(
         compute_pool=store.compute_pool,
     )
     broker_settings = BrokerSettings(store, registry, config)
-    users, delegation_tokens = _open_users(store, config, clock, entropy)
+    users, delegation_tokens = open_users(
+        store, _token_config(config), clock=clock, entropy=entropy
+    )
     return Services(
         registry=registry,
         groups=groups,
@@ -124,21 +124,9 @@ def _open_authorizer(store: LedgerStore, config: GatewayConfig, clock: Clock) ->
     )
 
 
-def _open_users(
-    store: LedgerStore, config: GatewayConfig, clock: Clock, entropy: Entropy
-) -> tuple[Users, DelegationTokens]:
-    """Load users and their delegation tokens, which go with them."""
-    tokens = DelegationTokens(
-        store,
-        DelegationTokenConfig(
-            secret_key=config.delegation_token_secret_key,
-            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
-            expiry_time_ms=config.delegation_token_expiry_time_ms,
-        ),
-        clock=clock,
-        entropy=entropy,
-        pool=store.compute_pool,
+def _token_config(config: GatewayConfig) -> DelegationTokenConfig:
+    return DelegationTokenConfig(
+        secret_key=config.delegation_token_secret_key,
+        max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+        expiry_time_ms=config.delegation_token_expiry_time_ms,
     )
-    users = Users(store, entropy)
-    users.changes_at_end = lambda user: tokens.removals_of(Principal(user))
-    return users, tokens

@@ -49,6 +49,7 @@ from kledger.security.delegation_token_state import (
     scram_password,
 )
 from kledger.security.principal import Principal
+from kledger.security.users import Users
 
 PREFIX: Final = b"security/delegation_tokens/"
 TOKENS_MAX: Final = 100_000
@@ -150,6 +151,7 @@ class DelegationTokens:
         self._pool = pool
         self._issued: dict[str, IssuedToken] = {}
         self._ids_by_hmac: dict[bytes, str] = {}
+        self._owners: dict[str, Principal] = {}
         self._ids_of_owner: dict[Principal, set[str]] = {}
         self._table = RecordTable(store, _ROWS, self._replayed)
         self._table.load()
@@ -245,7 +247,10 @@ class DelegationTokens:
         return replace(found.token, expiry_ms=now_ms) if token is None else token
 
     def removals_of(self, owner: Principal) -> list[RecordChange]:
-        """Return the changes that remove an owner's tokens, to be written with the user's end."""
+        """Return the changes that remove an owner's tokens, to be written with the user's end.
+
+        They are removed without the secret, too.
+        """
         ids = self._ids_of_owner.get(owner, ())
         return [self._table.change(token_id, None) for token_id in ids]
 
@@ -290,20 +295,23 @@ class DelegationTokens:
         if stored is None:
             self._forget(token_id)
             return
+        owner = self._owners[token_id] = stored.token.owner
+        self._ids_of_owner.setdefault(owner, set()).add(token_id)
         hmac = self._config.hmac_of(token_id) if self.is_enabled else b""
         if compare_digest(_hash(hmac), stored.hmac_hash):
             self._issued[token_id] = IssuedToken(stored.token, hmac)
             self._ids_by_hmac[hmac] = token_id
-            self._ids_of_owner.setdefault(stored.token.owner, set()).add(token_id)
 
     def _forget(self, token_id: str) -> None:
         issued = self._issued.pop(token_id, None)
         if issued is not None:
             del self._ids_by_hmac[issued.hmac]
-            ids = self._ids_of_owner[issued.token.owner]
+        owner = self._owners.pop(token_id, None)
+        if owner is not None:
+            ids = self._ids_of_owner[owner]
             ids.remove(token_id)
             if not ids:
-                del self._ids_of_owner[issued.token.owner]
+                del self._ids_of_owner[owner]
 
 
 def _hash(hmac: bytes) -> bytes:
@@ -324,3 +332,17 @@ async def _written(change: Deferred[Exception | None]) -> None:
     error = await change
     if error is not None:
         raise error
+
+
+def open_users(
+    store: LedgerStore, config: DelegationTokenConfig, *, clock: Clock, entropy: Entropy
+) -> tuple[Users, DelegationTokens]:
+    """Load the users of a store and their tokens, which go with the users.
+
+    Raises:
+        UnreadableRow: a row cannot be read.
+    """
+    tokens = DelegationTokens(store, config, clock=clock, entropy=entropy, pool=store.compute_pool)
+    users = Users(store, entropy)
+    users.changes_at_end = lambda user: tokens.removals_of(Principal(user))
+    return users, tokens

@@ -16,6 +16,7 @@ from pathlib import Path
 from kledger.cli import add_verbs, failure, usage_error
 from kledger.cli.plain_text import table
 from kledger.ledger import LedgerError, LedgerStore, StoreInUse, StoreUnusable
+from kledger.runtime.clock import SystemClock
 from kledger.runtime.entropy import SystemEntropy
 from kledger.security.credentials import (
     BY_SASL_NAME,
@@ -30,6 +31,8 @@ from kledger.security.credentials import (
     check_user_name,
     make_credential,
 )
+from kledger.security.delegation_token_state import DelegationTokenConfig
+from kledger.security.delegation_tokens import open_users
 from kledger.security.private_folder import UnsafeFolder, keep_private
 from kledger.security.users import STORED_MECHANISMS, TooManyUsers, Users
 
@@ -100,7 +103,10 @@ async def _on_store(
                 f"--mechanism: expected {', '.join(STORED_MECHANISMS)}, got {mechanism!r}"
             )
     async with LedgerStore.open(arguments.data) as store:
-        return await verb(Users(store, SystemEntropy()), arguments)
+        users, _ = open_users(
+            store, DelegationTokenConfig(), clock=SystemClock(), entropy=SystemEntropy()
+        )
+        return await verb(users, arguments)
 
 
 def read_password(file: Path) -> str:

@@ -24,10 +24,9 @@ from kledger.security.delegation_token_state import (
     TooManyDelegationTokens,
     scram_password,
 )
-from kledger.security.delegation_tokens import DelegationTokens, IssuedToken
+from kledger.security.delegation_tokens import DelegationTokens, IssuedToken, open_users
 from kledger.security.principal import Principal
 from kledger.security.sasl.token_login import finding_tokens
-from kledger.security.users import Users
 
 ANN, BOB = Principal("ann"), Principal("bob")
 CONFIG = DelegationTokenConfig(secret_key="s3cret", max_lifetime_ms=1_000, expiry_time_ms=100)
@@ -138,15 +137,24 @@ async def test_the_last_credential_of_a_user_takes_the_tokens_along() -> None:
     clock, entropy = ManualClock(5_000), SeededEntropy(1)
     one = make_credential(ScramMechanism.SHA_256, "one", b"salt", 4096)
     async with LedgerStore.open(None, clock=clock) as store:
-        tokens = DelegationTokens(store, CONFIG, clock=clock, entropy=entropy, pool=InlinePool())
-        users = Users(store, entropy)
-        users.changes_at_end = lambda user: tokens.removals_of(Principal(user))
+        users, tokens = open_users(store, CONFIG, clock=clock, entropy=entropy)
         await users.alter({("ann", PLAIN): one, ("ann", "SCRAM-SHA-256"): one}.items())
         made = await create(tokens)
         await users.alter({("ann", PLAIN): None, ("bob", PLAIN): one}.items())
         await users.alter({("bob", PLAIN): None}.items())
         assert found(tokens, made) is not None
         await users.alter({("ann", "SCRAM-SHA-256"): None}.items())
+        assert found(tokens, made) is None
+
+
+async def test_tokens_go_with_their_user_without_the_secret_too() -> None:
+    """A command that removes a user of a stopped store does not know the server's secret."""
+    engine, clock = FaultyEngine(None), ManualClock(5_000)
+    async with opened(engine, clock) as tokens:
+        made = await create(tokens)
+    async with opened(engine, clock, DelegationTokenConfig()) as tokens:
+        assert await submit_together(tokens.removals_of(ANN)) is None
+    async with opened(engine, clock) as tokens:
         assert found(tokens, made) is None
 
 
