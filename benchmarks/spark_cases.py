@@ -42,8 +42,8 @@ _SETTINGS = {
     "log.retention.check.interval.ms": "500",
 }
 _LEDGERS = {"segment.bytes": str(64 << 20)}
-# Closes what is open, and copies all; without a limit of time the primary copies stay.
-_OFFLOADING = {"segment.ms": "1", "remote.storage.enable": "true", "local.retention.ms": "-1"}
+# Closes what is open, and copies all; the primary copies stay.
+_OFFLOADING = {"segment.ms": "1", "remote.storage.enable": "true"}
 
 
 class Source(NamedTuple):

@@ -29,8 +29,8 @@ def session() -> SparkSession:
         "spark.jars.packages": CONNECTOR, "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "2g",
-        "spark.pyspark.python": sys.executable,
     }  # fmt: skip
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]")
     for name, value in settings.items():
         builder = builder.config(name, value)
