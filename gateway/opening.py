@@ -80,9 +80,7 @@ def open_services(
         compute_pool=store.compute_pool,
     )
     broker_settings = BrokerSettings(store, registry, config)
-    users, delegation_tokens = open_users(
-        store, _token_config(config), clock=clock, entropy=entropy
-    )
+    users, tokens = open_users(store, _token_config(config), clock=clock, entropy=entropy)
     return Services(
         registry=registry,
         groups=groups,
@@ -90,7 +88,7 @@ def open_services(
         transactions=transactions,
         quotas=ClientQuotas(store, clock, config),
         users=users,
-        delegation_tokens=delegation_tokens,
+        delegation_tokens=tokens,
         broker_settings=broker_settings,
         client_metrics=client_metrics,
         telemetry=telemetry,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from compat_tests.differential import words
 from compat_tests.differential.differences import (
@@ -28,8 +29,6 @@ from compat_tests.servers import ApacheKafkaServer, KledgerServer
 from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kledger.gateway.wire.messages.k29_describe_acls import DescribeAclsRequest
 from kledger.gateway.wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
-from kledger.security.acl_state import Operation, ResourceType
-from kledger.security.authorizer import STANDARD_AUTHORIZER
 
 pytestmark = pytest.mark.slow
 ROOT, FEW, STRANGER = "root", "few", "stranger"
@@ -41,7 +40,7 @@ JAAS: Final = (
 )
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
-    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:{ROOT};User:ANONYMOUS",
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
@@ -52,19 +51,19 @@ LOGINS_AND_TOKENS: Final = {17, 18, 36, 38, 39, 40, 41}
 """Compared elsewhere, or not about rights."""
 DESTRUCTIVE: Final = {20, 21}
 """Not asked by the super user about what the others are asked about next."""
-RIGHTS: Final[dict[str, tuple[Operation, ...]]] = {
+RIGHTS: Final[dict[str, tuple[AclOperation, ...]]] = {
     "hidden": (),
-    "described": (Operation.DESCRIBE,),
-    "read": (Operation.READ,),
-    "written": (Operation.WRITE,),
-    "created": (Operation.CREATE,),
-    "altered": (Operation.ALTER,),
-    "shown": (Operation.DESCRIBE_CONFIGS,),
-    "set": (Operation.ALTER_CONFIGS,),
+    "described": (AclOperation.DESCRIBE,),
+    "read": (AclOperation.READ,),
+    "written": (AclOperation.WRITE,),
+    "created": (AclOperation.CREATE,),
+    "altered": (AclOperation.ALTER,),
+    "shown": (AclOperation.DESCRIBE_CONFIGS,),
+    "set": (AclOperation.ALTER_CONFIGS,),
 }
 """Names of topics, groups and transactional ids, and what the user with few rights may do."""
-GROUPS_TOO: Final = (Operation.DESCRIBE, Operation.READ, Operation.ALTER_CONFIGS)
-IDS_TOO: Final = (Operation.DESCRIBE, Operation.WRITE)
+GROUPS_TOO: Final = (AclOperation.DESCRIBE, AclOperation.READ, AclOperation.ALTER_CONFIGS)
+IDS_TOO: Final = (AclOperation.DESCRIBE, AclOperation.WRITE)
 MISSING: Final = "missing"
 """Stands before the names of topics that do not exist; they have the same rights."""
 EXPLANATIONS: Final[tuple[Explanation, ...]] = (
@@ -164,12 +163,12 @@ def prepare(side: Side) -> None:
     side.producer()
     creations = [
         AclCreation(
-            resource_type=kind,
+            resource_type=kind.value,
             resource_name=each,
             resource_pattern_type=3,
             principal=f"User:{FEW}",
             host="*",
-            operation=operation,
+            operation=operation.value,
             permission_type=3,
         )
         for name, operations in RIGHTS.items()
