@@ -9,8 +9,8 @@ from kledger.gateway.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-SAID_BY_HAND = {0, 1, 18, 48, 49, 71, 72, 74}
-"""Records, versions, and what depends on all that was asked before."""
+SAID_BY_HAND = {0, 1, 17, 18, 36, 48, 49, 71, 72, 74}
+"""Records, versions, logins, and what depends on all that was asked before."""
 SETTING = {"resource_type": 2, "resource_name": "t", "name": "retention.ms", "value": "1"}
 
 
