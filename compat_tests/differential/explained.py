@@ -178,6 +178,14 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
                 ),
             ),
             (
+                "Kafka shows what its authorizer reads only if it is set",
+                ("allow.everyone.if.no.acl.found", "super.users"),
+            ),
+            (
+                "neither Kerberos nor keystores of Java are supported",
+                ("sasl.enabled.mechanisms", "ssl.keystore.type", "ssl.truststore.type"),
+            ),
+            (
                 "what is so here",
                 (
                     "group.coordinator.rebalance.protocols",

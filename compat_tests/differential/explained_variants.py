@@ -51,19 +51,6 @@ VARIANTS_EXPLAINED: Final[tuple[Explanation, ...]] = (
         theirs="missing",
         reason="a marker without partitions is answered by one without; Kafka leaves it out",
     ),
-    Explanation(
-        scripts=_of("AlterUserScramCredentials"),
-        label="deletions twice",
-        ours="92",
-        theirs="91",
-        reason="a repeated name is refused before a missing password",
-    ),
-    Explanation(
-        scripts=_of("AlterUserScramCredentials"),
-        label="deletions twice",
-        path="*/error_message",
-        reason="the same",
-    ),
     # Topics.
     Explanation(
         scripts=_of("Metadata"),

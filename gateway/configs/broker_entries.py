@@ -37,8 +37,8 @@ FIXED_VALUES: Final = {
     "group.coordinator.rebalance.protocols": "classic,consumer",
 }
 """Values that are fixed in every server and differ from Kafka's default."""
-PREFIXED: Final = "listener_settings"
-"""The settings of single listeners, which are shown by no name: they may be secrets."""
+NOT_SHOWN: Final = {"listener_addresses", "advertised_addresses", "listener_settings"}
+"""Shown as `listeners` and `advertised.listeners`; settings of one listener may be secrets."""
 _PYTHON_TYPES: Final = {bool: ConfigType.BOOLEAN, int: ConfigType.INT, str: ConfigType.STRING}
 _DEFAULTS: Final = GatewayConfig()
 
@@ -111,7 +111,7 @@ def _static_values(settings: BrokerSettings) -> Mapping[str, _StaticSetting]:
     config, defaults = settings.static_config, settings.static_defaults
     given: dict[str, _StaticSetting] = {}
     for field in fields(config):
-        if field.name == PREFIXED:
+        if field.name in NOT_SHOWN:
             continue
         name = field.name.replace("_", ".")
         texts: list[str | None] = [
