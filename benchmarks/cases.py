@@ -16,7 +16,7 @@ Kind = Literal[
     "ledger", "many-ledgers", "cursor-holes", "server-in-process", "long-walks",
     "native-produce", "native-consume", "native-shared", "native-drain", "table-view",
     "named-publish", "named-receive", "named-commit",
-    "compaction", "beside-compaction", "tier-file", "tier-s3", "slow-tier", "spark",
+    "authorizer", "compaction", "beside-compaction", "tier-file", "tier-s3", "slow-tier", "spark",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -144,6 +144,10 @@ CASES = (
     Case(
         name="round-trip-100b", kind="round-trip", client="raw", record_bytes=100,
         in_flight=1, seconds=3,
+    ),
+    Case(
+        name="authorizer", kind="authorizer", client="raw", record_bytes=100, records=1_000,
+        seconds=2, subjects=(OS,),
     ),
     Case(name="latency-1000", kind="latency", record_bytes=100, records=8_000),
     # Small enough for the cache of 64 MiB, so read from memory; the next two are larger.

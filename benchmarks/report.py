@@ -59,6 +59,7 @@ _UNITS = {
     "cpu_us_per_key": "CPU µs of this process/key", "bytes_per_key": "memory B/key",
     "refresh_p50_ms": "refresh p50 ms", "refresh_p99_ms": "refresh p99 ms",
     "refresh_behind_p50_ms": "refresh behind a write p50 ms",
+    "cpu_us_with_rules": "CPU µs/request with rules", "rules_cpu_percent": "CPU of rules %",
     "import_ms": "imported ms", "first_ready_ms": "first one ready ms", "ready_ms": "ready ms",
     "left_ms": "left ms",
     **{
@@ -123,6 +124,8 @@ _WORK = {
     "request": _REQUESTS,
     "round-trip": _REQUESTS,
     "latency": "librdkafka, 1,000 records/s, from produce() to the consumer",
+    "authorizer": "one record of {case.record_bytes} B a request, {case.in_flight} in flight, on a"
+    " server without an authorizer and on one with {case.records:,} rules, in turns",
     "restart": "killed with {gib:.1f} GiB of log",
     "start": "an empty folder; memory two seconds later",
     "server-in-process": "a server in a thread of a test's process, 50 one after the other",

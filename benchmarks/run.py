@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from confluent_kafka import KafkaException
 
 from benchmarks import (
+    authorizer_cases,
     compaction_cases,
     coordinator_cases,
     ledger_cases,
@@ -65,6 +66,7 @@ _MEASURES: dict[str, _Measure] = {
     "named-receive": native_cases.load,
     "named-commit": native_cases.load,
     "table-view": native_cases.table_view,
+    "authorizer": authorizer_cases.authorizer,
     "compaction": compaction_cases.compaction,
     "beside-compaction": compaction_cases.beside_compaction,
 }
