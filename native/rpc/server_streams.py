@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 from kledger.ledger import Position
 from kledger.native.broker import PERMITS_PER_CALL_MAX, Broker, ConsumerLink, ProducerLink
 from kledger.native.config import NativeConfig
-from kledger.native.errors import InvalidArgument, KledgerError
+from kledger.native.errors import InvalidArgument, KledgerError, NotAllowed
 from kledger.native.proto import kledger_native_pb2 as pb
 from kledger.native.rpc.delivery_window_state import DeliveryTotal, DeliveryWindow
 from kledger.native.rpc.outbox import Outbox
@@ -244,8 +244,8 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | Position]):
             self._window.close()
 
     def end(self, error: KledgerError | None) -> None:
-        """End the link; after a reset, drop the unwritten deliveries from before it."""
-        if error is None:
+        """End the link; drop the unwritten deliveries after a reset, and when a right is gone."""
+        if error is None or isinstance(error, NotAllowed):
             self._drop_waiting()
         super().end(error)
 

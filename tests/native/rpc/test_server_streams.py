@@ -9,7 +9,7 @@ import pytest
 from kledger.ledger import Position
 from kledger.native.broker import ConsumerRequest
 from kledger.native.config import NativeConfig
-from kledger.native.errors import KledgerError, Unavailable
+from kledger.native.errors import KledgerError, NotAllowed, Unavailable
 from kledger.native.proto import kledger_native_pb2 as pb
 from kledger.native.rpc.server_streams import ConsumerStream, ProducerStream
 from kledger.runtime.tasks import Supervisor
@@ -264,8 +264,11 @@ async def test_redelivery_of_some_records_drops_nothing() -> None:
         assert [(0, 0), (1, 0)] == context.written()
 
 
-@pytest.mark.parametrize(("error", "expected"), [(None, [0]), (Unavailable("no"), [0, 1])])
-async def test_unwritten_deliveries_are_dropped_by_a_reset(
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(None, [0]), (NotAllowed("the right is gone"), [0]), (Unavailable("no"), [0, 1])],
+)
+async def test_unwritten_deliveries_are_dropped_by_a_reset_and_without_the_right(
     error: KledgerError | None, expected: list[int]
 ) -> None:
     async with slow_consumer() as (context, link, _):
