@@ -7,7 +7,6 @@ Must not know: what the listeners serve.
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kledger.gateway.config import GatewayConfig
@@ -22,6 +21,7 @@ from kledger.security.sasl.mechanism import MakeMechanism
 from kledger.security.sasl.mechanisms import Mechanisms
 from kledger.security.sasl.oauth_bearer_state import OAUTHBEARER
 from kledger.security.tls.distinguished_name import subject_of
+from kledger.security.tls.key_text import without_password
 from kledger.security.tls.principal_mapping import PrincipalMapping
 from kledger.security.tls.tls_context import make_context
 from kledger.security.tls.tls_settings import TlsMaterial, TlsMistake, TlsSettings
@@ -147,22 +147,6 @@ def _checked(settings: TlsSettings, material: TlsMaterial) -> "TlsTexts":
     from kledger.native.rpc.tls import TlsTexts
 
     make_context(settings, material)
-    key = material.key if not material.password else _without_password(material)
+    key = without_password(material.key, material.password)
     is_asked = settings.client_auth == "required"
     return TlsTexts(key=key, chain=material.chain, trusted=material.trusted if is_asked else "")
-
-
-def _without_password(material: TlsMaterial) -> str:
-    """Return a private key without its password, which gRPC does not take."""
-    from cryptography.hazmat.primitives import serialization
-
-    load = partial(serialization.load_pem_private_key, material.key.encode())
-    try:
-        key = load(material.password.encode())
-    except TypeError:  # it has none
-        key = load(None)
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    ).decode("ascii")

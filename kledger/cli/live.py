@@ -12,10 +12,12 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
+from pathlib import Path
 from typing import TypeAlias
 
 import kledger
 from kledger.cli import add_verbs, failure, usage_error
+from kledger.cli.command_config import read_command_config
 from kledger.native.client.client import Client
 from kledger.native.errors import (
     InvalidArgument,
@@ -51,6 +53,10 @@ def add_live_verbs(
             "--native", metavar="HOST:PORT", type=address, default=DEFAULT_ADDRESS,
             help=f"address of the server's native listener ({DEFAULT_ADDRESS})",
         )  # fmt: skip
+        each.add_argument(
+            "--command-config", metavar="FILE", type=Path,
+            help="Kafka's client properties: security.protocol, sasl.mechanism, ssl.truststore.…",
+        )  # fmt: skip
         each.add_argument("--json", action="store_true", help="print one JSON document")
     return added
 
@@ -59,7 +65,9 @@ def run(arguments: argparse.Namespace, verb: Verb) -> int:
     """Do one verb over a connection; return the exit code."""
 
     async def connected() -> None:
-        async with kledger.connect(f"kledger://{arguments.native}") as client:
+        config = read_command_config(arguments.command_config)
+        url = f"{config.scheme}{arguments.native}"
+        async with kledger.connect(url, **config.options()) as client:
             await verb(client, arguments)
 
     return run_to_end(connected())

@@ -15,8 +15,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 
 from kledger.cli import live, policies, usage_error
+from kledger.cli.command_config import read_command_config
 from kledger.cli.live import print_result
 from kledger.cli.plain_text import table
 from kledger.cli.topic_table import show_table
@@ -26,6 +28,7 @@ from kledger.native.errors import KledgerError, Unavailable
 from kledger.native.forwarder.topic_forwarder import ForwardRequest, TopicForwarder
 from kledger.native.message_id import MessageId
 from kledger.native.rpc.client import RpcClient
+from kledger.native.rpc.client_credentials import ClientCredentials
 from kledger.runtime.clock import SystemClock
 from kledger.runtime.entropy import SystemEntropy
 
@@ -86,6 +89,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     forward_parser.add_argument(
         "--to", metavar="HOST:PORT", type=live.address, help="the server of TARGET, if another"
     )
+    forward_parser.add_argument(
+        "--to-command-config", metavar="FILE", type=Path,
+        help="as --command-config, for the server of TARGET, which gets no credentials otherwise",
+    )  # fmt: skip
     forward_parser.add_argument(
         "--subscription", metavar="NAME",
         help="keeps the position in SOURCE (forward-TARGET, or forward-TARGET@HOST:PORT with --to)",
@@ -264,10 +271,14 @@ def forward(arguments: argparse.Namespace) -> int:
 
 async def _forward(arguments: argparse.Namespace, request: ForwardRequest, to: str) -> None:
     async with AsyncExitStack() as stack:
-        here = await stack.enter_async_context(_broker(arguments.native))
+        credentials = read_command_config(arguments.command_config).credentials
+        here = await stack.enter_async_context(_broker(arguments.native, credentials))
         await here.connect()
         is_one_server = to == arguments.native
-        there = here if is_one_server else await stack.enter_async_context(_broker(to))
+        there = here
+        if not is_one_server:
+            credentials = read_command_config(arguments.to_command_config).credentials
+            there = await stack.enter_async_context(_broker(to, credentials))
         forwarder = TopicForwarder(
             request, here, there, clock=SystemClock(), entropy=SystemEntropy()
         )
@@ -298,9 +309,9 @@ def _ended(error: KledgerError) -> KledgerError:
 
 
 @asynccontextmanager
-async def _broker(address: str) -> AsyncIterator[RpcClient]:
+async def _broker(address: str, credentials: ClientCredentials) -> AsyncIterator[RpcClient]:
     """Provide a client that connects at its first request, or when `connect` is called."""
-    broker = RpcClient(address)
+    broker = RpcClient(address, credentials=credentials)
     try:
         yield broker
     finally:

@@ -1,0 +1,31 @@
+"""Key text: a private key in PEM without its password, for libraries that take no password.
+
+Rule: the text is never written anywhere, and no message has anything of it.
+Must not know: who uses the key.
+"""
+
+
+def without_password(key: str, password: str) -> str:
+    """Return a private key in PEM that is not encrypted.
+
+    Raises:
+        ValueError: the password is wrong or missing, or it is no key.
+    """
+    if not password and "ENCRYPTED" not in key:
+        return key
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - few keys need it
+
+    try:
+        try:
+            found = serialization.load_pem_private_key(key.encode(), password.encode() or None)
+        except TypeError:
+            if not password:
+                raise
+            found = serialization.load_pem_private_key(key.encode(), None)  # it has none
+    except (TypeError, ValueError):
+        raise ValueError("ssl.key.password: expected the password of the private key") from None
+    return found.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode("ascii")
