@@ -7,6 +7,7 @@ expired open nothing, and are removed by `remove_expired`.
 Must not know: messages, the steps of a login, who may create tokens for others.
 """
 
+from base64 import urlsafe_b64encode
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -195,7 +196,7 @@ class DelegationTokens:
         self._check_room(owner)
         token = new_token(
             self._config,
-            token_id=str(self._entropy.uuid4()),
+            token_id=self._new_id(),
             owner=owner,
             requester=requester,
             renewers=renewers,
@@ -270,6 +271,13 @@ class DelegationTokens:
         if ids:
             await _written(submit_together([self._table.change(each, None) for each in ids]))
         return len(ids)
+
+    def _new_id(self) -> str:
+        """Return an id in the form of Kafka's, which begins with no hyphen, as options do."""
+        while True:
+            token_id = urlsafe_b64encode(self._entropy.uuid4().bytes).rstrip(b"=").decode("ascii")
+            if not token_id.startswith("-"):
+                return token_id
 
     def _check_enabled(self) -> None:
         if not self.is_enabled:

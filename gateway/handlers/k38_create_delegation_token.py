@@ -42,14 +42,15 @@ async def handle(
         principal_name=owner.name,
         token_requester_principal_type=requester.principal_type,
         token_requester_principal_name=requester.name,
-        issue_timestamp_ms=-1,
-        expiry_timestamp_ms=-1,
-        max_timestamp_ms=-1,
     )
     try:
         issued = await _create(context, request, owner)
     except ApiError as error:
+        # Kafka's broker, which finds these mistakes, and its controller fill the times differently.
         response.error_code = error.code
+        response.issue_timestamp_ms = -1
+        response.expiry_timestamp_ms = -1
+        response.max_timestamp_ms = -1
     except (DelegationTokenRefused, LedgerError) as error:
         response.error_code = error_code_of(error)
     else:

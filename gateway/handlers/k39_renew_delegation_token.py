@@ -25,9 +25,10 @@ async def handle(
     context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     """Extend the life of a token."""
-    response = RenewDelegationTokenResponse(expiry_timestamp_ms=-1)
+    response = RenewDelegationTokenResponse()
     if not context.peer.may_use_token_requests:
         response.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        response.expiry_timestamp_ms = -1
         return response
     peer = context.peer
     try:

@@ -26,9 +26,10 @@ async def handle(
     context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
     """Set when a token expires, or remove it."""
-    response = ExpireDelegationTokenResponse(expiry_timestamp_ms=-1)
+    response = ExpireDelegationTokenResponse()
     if not context.peer.may_use_token_requests:
         response.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        response.expiry_timestamp_ms = -1
         return response
     peer = context.peer
     try:
