@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compat_tests.servers.process import ServerFailed, ServerProcess
 
-_READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+)(?:,\S+)? native=(\S+) ")
+_READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+)((?:,\S+)?) native=(\S+) ")
 
 
 class KledgerServer(ServerProcess):
@@ -33,6 +33,8 @@ class KledgerServer(ServerProcess):
         self.durability = durability
         self.settings = dict(settings or {})
         self.native_address = f"{self.host}:0" if is_native else ""
+        self.more_addresses: list[str] = []
+        """Of its listeners but the first, in the order of the setting."""
 
     def prepare(self) -> None:
         """Reserve the ports at the first start."""
@@ -64,7 +66,8 @@ class KledgerServer(ServerProcess):
             raise ServerFailed(f"kledger: expected the ready line, got {line!r}\n{self.log_tail()}")
         self.host, self.port = found[1].decode(), int(found[2])
         if self.native_address:
-            self.native_address = found[3].decode()
+            self.native_address = found[4].decode()
+        self.more_addresses = [each for each in found[3].decode().split(",") if each]
 
 
 def kledger_program() -> str:

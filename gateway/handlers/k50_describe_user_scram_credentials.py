@@ -36,7 +36,7 @@ def handle(
             _described(users, user.name) if count == 1 else _named_twice(user.name)
             for user, count in first_of_each(request.users, lambda user: user.name)
         ]
-    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _described(users: Users, name: str) -> DescribeUserScramCredentialsResult:
@@ -46,9 +46,7 @@ def _described(users: Users, name: str) -> DescribeUserScramCredentialsResult:
         if mechanism in BY_SASL_NAME
     ]
     if infos:
-        return DescribeUserScramCredentialsResult(
-            user=name, error_message=None, credential_infos=infos
-        )
+        return DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
     return DescribeUserScramCredentialsResult(
         user=name,
         error_code=ErrorCode.RESOURCE_NOT_FOUND,

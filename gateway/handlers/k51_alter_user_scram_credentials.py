@@ -2,11 +2,11 @@
 
 Behaviour:
 - The client salts the password; it never gets here. What is stored holds when it is answered.
-- Each user gets one entry and is changed as a whole or not at all. The first mistake counts, of
-  deletions before others: an empty name or one that is not ASCII UNACCEPTABLE_CREDENTIAL, a
-  mechanism that does not exist UNSUPPORTED_SASL_MECHANISM, a missing credential to delete
-  RESOURCE_NOT_FOUND, iterations out of bounds UNACCEPTABLE_CREDENTIAL, the same mechanism of a user
-  twice DUPLICATE_RESOURCE. A salted password is as long as the hash of its mechanism.
+- Each user gets one entry, and can be changed once: another change of the same user, also of the
+  other mechanism, is DUPLICATE_RESOURCE, unless the first one is refused for another reason. An
+  empty name or one that is not ASCII is UNACCEPTABLE_CREDENTIAL, a mechanism that does not exist
+  UNSUPPORTED_SASL_MECHANISM, a missing credential to delete RESOURCE_NOT_FOUND, iterations out of
+  bounds and an empty password UNACCEPTABLE_CREDENTIAL.
 """
 
 from kledger.gateway.api_errors import ApiError
@@ -34,7 +34,7 @@ KEY = 51
 MIN_VERSION = 0
 MAX_VERSION = 0
 
-SALT_BYTES_MAX = 1_024
+PART_BYTES_MAX = 1_024
 
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
@@ -44,22 +44,24 @@ async def handle(
 ) -> AlterUserScramCredentialsResponse:
     """Change the credentials of each user."""
     users = context.services.users
-    changes: dict[str, dict[UserMechanism, ScramCredential | None]] = {}
+    changes: dict[str, tuple[UserMechanism, ScramCredential | None]] = {}
     errors: dict[str, ApiError] = {}
     asked: list[Change] = [*request.deletions, *request.upsertions]
     for change in asked:
-        of_user = changes.setdefault(change.name, {})
-        if change.name in errors:
-            continue
-        try:
-            key, credential = _checked(users, change)
-            _check_once(key, of_user)
-            of_user[key] = credential
-        except ApiError as error:
-            errors[change.name] = error
+        name = change.name
+        if name in changes:
+            errors[name] = ApiError(
+                ErrorCode.DUPLICATE_RESOURCE,
+                "A user credential cannot be altered twice in the same request",
+            )
+        elif name not in errors:
+            try:
+                changes[name] = _checked(users, change)
+            except ApiError as error:
+                errors[name] = error
     results = [
-        _result(name, errors.get(name) or await _altered(users, of_user))
-        for name, of_user in changes.items()
+        _result(name, errors.get(name) or await _altered(users, changes[name]))
+        for name in dict.fromkeys(change.name for change in asked)
     ]
     return AlterUserScramCredentialsResponse(results=results)
 
@@ -73,23 +75,15 @@ def _result(name: str, error: ApiError | None) -> AlterUserScramCredentialsResul
 
 
 async def _altered(
-    users: Users, changes: dict[UserMechanism, ScramCredential | None]
+    users: Users, change: tuple[UserMechanism, ScramCredential | None]
 ) -> ApiError | None:
     try:
-        await users.alter(changes.items())
+        await users.alter([change])
     except TooManyUsers as error:
         return ApiError(ErrorCode.POLICY_VIOLATION, str(error))
     except LedgerError as error:
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     return None
-
-
-def _check_once(key: UserMechanism, changes: dict[UserMechanism, ScramCredential | None]) -> None:
-    if key in changes:
-        raise ApiError(
-            ErrorCode.DUPLICATE_RESOURCE,
-            "A user credential cannot be altered twice in the same request",
-        )
 
 
 def _checked(users: Users, change: Change) -> tuple[UserMechanism, ScramCredential | None]:
@@ -118,11 +112,8 @@ def _checked(users: Users, change: Change) -> tuple[UserMechanism, ScramCredenti
 
 def _credential(mechanism: ScramMechanism, change: ScramCredentialUpsertion) -> ScramCredential:
     check_iterations(change.iterations)
-    if not 0 < len(change.salt) <= SALT_BYTES_MAX:
-        raise ValueError(f"expected 1 to {SALT_BYTES_MAX} bytes of salt, got {len(change.salt)}")
-    size = len(change.salted_password)
-    if size != mechanism.digest_bytes:
-        raise ValueError(
-            f"expected {mechanism.digest_bytes} bytes of a salted password, got {size}"
-        )
+    if not change.salted_password:
+        raise ValueError("expected a salted password")
+    if max(len(change.salt), len(change.salted_password)) > PART_BYTES_MAX:
+        raise ValueError(f"expected at most {PART_BYTES_MAX} bytes of salt and of a password")
     return credential_from_salted(mechanism, change.salted_password, change.salt, change.iterations)

@@ -1,9 +1,9 @@
 """Authentication state: what a client of a listener with SASL may send, until and after its login.
 
 Rule: before a login ends, only ApiVersions, SaslHandshake and tokens are permitted, in that order,
-few and small. A client may log in again on its connection (KIP-368), as the same principal with the
-same mechanism; after its session has ended it may do nothing else. Whatever is not permitted ends
-the connection.
+few and small. A client whose session has an end may log in again (KIP-368), as the same principal
+with the same mechanism; after that end it may do nothing else. Whatever is not permitted ends the
+connection.
 Must not know: sockets, clocks, how a mechanism decides.
 """
 
@@ -173,6 +173,9 @@ class AuthenticationState:
         return Action.ORDINARY
 
     def _may_begin_again(self, now_ms: int) -> bool:
+        """Return whether another login may begin: in a session with an end, and not too soon."""
+        if self._session_ends_ms is None:
+            return False
         return self._begun_ms is None or now_ms - self._begun_ms >= LOGIN_INTERVAL_MS
 
     def _count(self, size: int) -> None:

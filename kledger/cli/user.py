@@ -93,7 +93,7 @@ async def _on_store(
     if arguments.verb == "add":
         try:
             check_user_name(arguments.name)
-            check_iterations(arguments.iterations)
+            _check_iterations(arguments.iterations)
             arguments.password = read_password(arguments.password_file)
         except ValueError as error:
             return usage_error(str(error))
@@ -107,6 +107,15 @@ async def _on_store(
             store, DelegationTokenConfig(), clock=SystemClock(), entropy=SystemEntropy()
         )
         return await verb(users, arguments)
+
+
+def _check_iterations(count: int) -> None:
+    try:
+        check_iterations(count)
+    except ValueError:
+        raise ValueError(
+            f"--iterations: expected {ITERATIONS_MIN} to {ITERATIONS_MAX}, got {count}"
+        ) from None
 
 
 def read_password(file: Path) -> str:

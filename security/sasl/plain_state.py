@@ -72,15 +72,11 @@ def _decided(user: str, *, is_right: bool) -> Step:
 
 
 def _parsed(token: bytes) -> tuple[str, str]:
-    """Return user and password."""
-    try:
-        fields = token.decode().split("\0")
-    except UnicodeDecodeError:
-        raise MalformedToken(f"{PLAIN}: expected UTF-8") from None
+    """Return user and password. What is not UTF-8 becomes a character that no user has."""
+    fields = token.decode(errors="replace").split("\0")
     if len(fields) != FIELD_COUNT:
         raise AuthenticationFailed(
-            "Authentication failed during authentication due to invalid credentials with SASL "
-            f"mechanism {PLAIN}"
+            f"Invalid SASL/{PLAIN} response: expected {FIELD_COUNT} tokens, got {len(fields)}"
         )
     authorization_id, user, password = fields
     if not user:

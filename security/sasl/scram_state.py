@@ -6,8 +6,10 @@
     server  v=signature                           with the success
 
 Rule: pure. A user that does not exist gets the same messages as one with another password, and the
-same work. Channel binding is `n` or `y`; the header is repeated and the nonce is compared whole. A
-delegation token is a user whose login has the extension `tokenauth=true` (KIP-48).
+same work. As with Apache Kafka, a message of another form is a failure like any other, and a proof
+of another length ends the connection without an answer. Channel binding is `n` or `y`; the header
+is repeated and the nonce is compared whole. A delegation token is a user whose login has the
+extension `tokenauth=true` (KIP-48).
 Must not know: connections, randomness, where credentials are stored.
 """
 
@@ -94,10 +96,7 @@ class ScramState:
         """Decide on the first message, or on the second one."""
         if len(token) > MESSAGE_BYTES_MAX:
             raise MalformedToken(f"{self._name}: {len(token)} bytes, most are {MESSAGE_BYTES_MAX}")
-        try:
-            text = token.decode()
-        except UnicodeDecodeError:
-            raise MalformedToken(f"{self._name}: expected UTF-8") from None
+        text = token.decode(errors="replace")
         return self._first(text) if self._begun is None else self._final(text, self._begun)
 
     @property
@@ -107,7 +106,7 @@ class ScramState:
     def _first(self, text: str) -> Step:
         message = _FIRST.fullmatch(text)
         if message is None or len(message["nonce"]) > NONCE_MAX:
-            raise MalformedToken(f"{self._name}: the first message has another form")
+            raise self._failed()
         user = self._unescaped(message["user"])
         authorization_id = self._unescaped(message["authorization_id"] or "")
         if authorization_id not in ("", user):
@@ -125,7 +124,7 @@ class ScramState:
     def _final(self, text: str, begun: _Begun) -> Step:
         message = _FINAL.fullmatch(text)
         if message is None:
-            raise MalformedToken(f"{self._name}: the second message has another form")
+            raise self._failed()
         proof = self._decoded(message["proof"])
         if len(proof) != self._mechanism.digest_bytes:
             raise MalformedToken(
@@ -140,16 +139,19 @@ class ScramState:
             and self._is_proof(known.credential, proof, signed)
         )
         if known.principal is None or not is_proved:
-            raise AuthenticationFailed(
-                "Authentication failed during authentication due to invalid credentials with SASL "
-                f"mechanism {self._name}"
-            )
+            raise self._failed()
         signature = self._mechanism.keyed_hash(known.credential.server_key, signed)
         return Authenticated(
             principal=known.principal,
             token=b"v=" + b64encode(signature),
             expires_at_ms=known.expires_at_ms,
             is_token=begun.is_token,
+        )
+
+    def _failed(self) -> AuthenticationFailed:
+        return AuthenticationFailed(
+            "Authentication failed during authentication due to invalid credentials with SASL "
+            f"mechanism {self._name}"
         )
 
     def _is_proof(self, credential: ScramCredential, proof: bytes, signed: bytes) -> bool:
@@ -161,16 +163,16 @@ class ScramState:
         try:
             return b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            raise MalformedToken(f"{self._name}: expected base64") from None
+            raise self._failed() from None
 
     def _unescaped(self, name: str) -> str:
         """Return a name, in which `=2C` is a comma and `=3D` the sign itself."""
         if len(name) > USER_NAME_MAX:
-            raise MalformedToken(f"{self._name}: a name of more than {USER_NAME_MAX} characters")
+            raise self._failed()
 
         def character(escape: re.Match[str]) -> str:
             if escape[1] is None:
-                raise MalformedToken(f"{self._name}: a name with an unknown escape")
+                raise self._failed()
             return "," if escape[1] == "2C" else "="
 
         return _ESCAPES.sub(character, name)

@@ -41,8 +41,8 @@ def test_a_decoy_is_the_same_each_time_and_differs_by_user_and_secret() -> None:
 @pytest.mark.parametrize(
     ("count", "message"),
     [
-        (ITERATIONS_MIN - 1, "Too few iterations: expected at least 4096"),
-        (ITERATIONS_MAX + 1, "Too many iterations: expected at most 16384"),
+        (ITERATIONS_MIN - 1, "Too few iterations"),
+        (ITERATIONS_MAX + 1, "Too many iterations"),
     ],
 )
 def test_iterations_out_of_bounds_are_refused(count: int, message: str) -> None:

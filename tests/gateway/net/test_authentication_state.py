@@ -183,7 +183,7 @@ def test_another_login_begins_another_session() -> None:
 
 
 def test_between_the_tokens_of_another_login_nothing_else_is_permitted() -> None:
-    state = state_of()
+    state = state_of(10_000)
     log_in(state)
     state.admit(HANDSHAKE_KEY, 50, 5_000)
     state.choose("A", 1, WALL_MS)
@@ -192,7 +192,7 @@ def test_between_the_tokens_of_another_login_nothing_else_is_permitted() -> None
 
 
 def test_another_login_so_soon_is_an_ordinary_request() -> None:
-    state = state_of()
+    state = state_of(10_000)
     log_in(state)
     log_in(state, now_ms=1)
     assert Action.ORDINARY is state.admit(HANDSHAKE_KEY, 50, LOGIN_INTERVAL_MS)
@@ -200,7 +200,7 @@ def test_another_login_so_soon_is_an_ordinary_request() -> None:
 
 
 def test_another_login_as_somebody_else_fails() -> None:
-    state = state_of()
+    state = state_of(10_000)
     log_in(state)
     with pytest.raises(AuthenticationFailed, match=r"Cannot change principals .* User:mallory"):
         log_in(state, b"mallory", now_ms=5_000)
@@ -208,7 +208,13 @@ def test_another_login_as_somebody_else_fails() -> None:
 
 
 def test_another_login_with_another_mechanism_fails_at_its_token() -> None:
-    state = state_of()
+    state = state_of(10_000)
     log_in(state)
     with pytest.raises(AuthenticationFailed, match="'B' requested by client is not supported"):
         log_in(state, mechanism="B", now_ms=5_000)
+
+
+def test_there_is_no_other_login_in_a_session_without_end() -> None:
+    state = state_of()
+    log_in(state)
+    assert Action.ORDINARY is state.admit(HANDSHAKE_KEY, 50, 10**9)

@@ -51,9 +51,10 @@ def test_the_right_password_opens(token: bytes) -> None:
         (b"\0\0alice-secret", "username not specified"),
         (b"\0alice\0", "password not specified"),
         (b"bob\0alice\0alice-secret", "authorization id that is different"),
-        (b"alice\0alice-secret", "invalid credentials with SASL mechanism PLAIN"),
-        (b"\0alice\0alice-secret\0", "invalid credentials with SASL mechanism PLAIN"),
-        (b"", "invalid credentials with SASL mechanism PLAIN"),
+        (b"alice\0alice-secret", "expected 3 tokens, got 2"),
+        (b"\0alice\0alice-secret\0", "expected 3 tokens, got 4"),
+        (b"", "expected 3 tokens, got 1"),
+        (b"\0al\xff\0x", "Invalid username or password"),
     ],
 )
 def test_anything_else_fails_with_the_words_of_kafka(token: bytes, message: str) -> None:
@@ -67,7 +68,7 @@ def test_every_failure_of_a_named_user_costs_the_same_hash() -> None:
         assert isinstance(PlainState({"alice": "alice-secret"}, find).evaluate(token), NeedWork)
 
 
-@pytest.mark.parametrize("token", [b"\0al\xff\0x", b"\0" + b"a" * 1025 + b"\0x"])
+@pytest.mark.parametrize("token", [b"\0" + b"a" * 1025 + b"\0x", b"\0a\0" + b"x" * 70_000])
 def test_what_no_client_sends_ends_the_login_without_an_answer(token: bytes) -> None:
     with pytest.raises(MalformedToken):
         login(token)
