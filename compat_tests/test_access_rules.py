@@ -13,7 +13,6 @@ import pytest
 from compat_tests.conftest import Tool
 from compat_tests.servers import KledgerServer
 from compat_tests.test_java_tools import TOOLS
-from kledger.security.authorizer import STANDARD_AUTHORIZER
 
 pytestmark = pytest.mark.peer("kafka-java-tools")
 ACLS = f"{TOOLS}.AclCommand"
@@ -35,7 +34,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dic
         "listeners": f"PLAINTEXT://{server.bootstrap},SASL_PLAINTEXT://{address}",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} {users};",
-        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin",
     }
     files = {name: folder / f"{name}.properties" for name in USERS}

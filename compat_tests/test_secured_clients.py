@@ -211,8 +211,10 @@ def test_kafka_python(secured: Secured, topic: str, group: str, listener: str) -
 @pytest.mark.feature("--command-config with SASL_SSL and with mTLS")
 @of_listeners
 def test_java_tools(java: Tool, secured: Secured, topic: str, listener: str) -> None:
-    to = ("--bootstrap-server", secured.addresses[listener])
-    to = (*to, "--command-config", secured.java(listener))
+    to = (
+        "--bootstrap-server", secured.addresses[listener],
+        "--command-config", secured.java(listener),
+    )  # fmt: skip
     java(TOPICS, *to, "--create", "--topic", topic, "--partitions", "2")
     assert f"Topic: {topic}" in java(TOPICS, *to, "--describe", "--topic", topic)
 
@@ -221,8 +223,10 @@ def test_java_tools(java: Tool, secured: Secured, topic: str, listener: str) -> 
 @pytest.mark.feature("configs: SCRAM users")
 def test_configs_tool_alters_users(java: Tool, secured: Secured) -> None:
     def configs(*arguments: str, expect: int = 0) -> str:
-        to = ("--bootstrap-server", secured.addresses["SASL_SSL"])
-        to = (*to, "--command-config", secured.java("SASL_SSL"))
+        to = (
+            "--bootstrap-server", secured.addresses["SASL_SSL"],
+            "--command-config", secured.java("SASL_SSL"),
+        )  # fmt: skip
         return java(CONFIGS, *to, "--entity-type", "users", *arguments, expect=expect)
 
     bob = ("--entity-name", "bob")

@@ -1,7 +1,7 @@
 """Writes numbers in three splits; the task of the first one fails twice in its middle.
 
-Usage: `python -m tests.pipelines.sink_attempts_program SERVERS TOPIC FOLDER COUNT`. Each attempt that
-gets to the middle makes a file in the folder.
+Usage: `python -m tests.pipelines.sink_attempts_program SERVERS TOPIC FOLDER COUNT`. Each attempt
+that gets to the middle makes a file in the folder.
 """
 
 from __future__ import annotations

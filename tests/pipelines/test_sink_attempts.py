@@ -1,7 +1,7 @@
 """The sink below a task that is retried, in a real Spark session.
 
-Speculative attempts need executors on two hosts; `tests/kledger/spark/test_sink.py` has them without
-Spark.
+Speculative attempts need executors on two hosts; `tests/kledger/spark/test_sink.py` has them
+without Spark.
 """
 
 from __future__ import annotations
