@@ -22,9 +22,9 @@ from benchmarks.cases import Case
 from benchmarks.clients import Figures
 from benchmarks.testbed import Testbed, create_topic, measured
 from compat_tests.servers import KledgerServer, ServerProcess
+from compat_tests.settings import STANDARD_AUTHORIZER
 
-_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-_RULES = {"authorizer.class.name": _AUTHORIZER}
+_RULES = {"authorizer.class.name": STANDARD_AUTHORIZER}
 _ADMIN = {"super.users": "User:ANONYMOUS"}
 _ADMIN_TIMEOUT_S = 120
 _ROUNDS = 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 Value = TypeVar("Value")
 
@@ -11,3 +11,7 @@ Value = TypeVar("Value")
 def dotted(settings: Mapping[str, Value]) -> dict[str, Value]:
     """Give the same settings in Kafka's spelling."""
     return {key.replace("_", "."): value for key, value in settings.items()}
+
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The value of `authorizer.class.name` that switches access rules on."""

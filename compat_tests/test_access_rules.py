@@ -12,6 +12,7 @@ import pytest
 
 from compat_tests.conftest import Tool
 from compat_tests.servers import KledgerServer
+from compat_tests.settings import STANDARD_AUTHORIZER
 from compat_tests.test_java_tools import TOOLS
 
 pytestmark = pytest.mark.peer("kafka-java-tools")

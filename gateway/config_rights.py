@@ -5,7 +5,7 @@ cluster, whichever node they name.
 Must not know: which resources exist.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kledger.gateway.configs.resource_requests import ConfigResourceType, RequestedResource
@@ -36,3 +36,15 @@ def check_config_right(
     if kind is not None:
         is_cluster = kind is ResourceType.CLUSTER
         context.check(operation, kind, CLUSTER_NAME if is_cluster else resource.resource_name)
+
+
+def audit_configs(
+    context: RequestContext, resource: RequestedResource, names: Iterable[str]
+) -> None:
+    """Log that the client altered settings of a resource, without their values."""
+    kind = ConfigResourceType(resource.resource_type).name
+    context.audit(
+        "altered configuration",
+        resource=f"{kind}:{resource.resource_name}",
+        settings=",".join(sorted(names)),
+    )

@@ -151,13 +151,17 @@ class RequestContext:
             resolve_name(name) if resource_type is ResourceType.TOPIC else name,
         )
 
+    def audit(self, event: str, **details: str | int) -> None:
+        """Log what this client changed; nothing of a server without users and rules."""
+        peer = self.peer
+        if self.services.authorizer is not None or peer.principal != ANONYMOUS:
+            self.services.audit.changed(event, peer.principal, peer.host, **details)
+
     def audit_rule(self, event: str, rule: AclRule) -> None:
         """Log a change of the access rules by this client."""
         pattern = rule.pattern
-        self.services.audit.changed(
+        self.audit(
             event,
-            self.peer.principal,
-            self.peer.host,
             permission=rule.permission.name,
             operation=rule.operation.name,
             resource=f"{pattern.resource_type.name}:{pattern.pattern_type.name}:{pattern.name}",

@@ -33,6 +33,7 @@ async def create_topics(context: RequestContext, names: Iterable[str]) -> dict[s
                 replication=config.default_replication_factor,
             )
             charge(config.num_partitions)
+            context.audit("created topic", topic=name, partitions=config.num_partitions)
         except TopicsError as error:
             failed[name] = error
     return failed

@@ -7,6 +7,7 @@ Must not know: who asks, what is answered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -28,9 +29,11 @@ class Names(NamedTuple):
     transactional_id: str = "x"
 
 
-def named_request(key: int, version: int, names: Names) -> ApiMessage:
-    """Build a request of an API that names these things."""
-    known = _everywhere(names) | _of_api(names).get(key, {})
+def named_request(
+    key: int, version: int, names: Names, changes: Mapping[str, Any] | None = None
+) -> ApiMessage:
+    """Build a request of an API that names these things; `changes` are fields by name."""
+    known = _everywhere(names) | _of_api(names).get(key, {}) | dict(changes or {})
     request: ApiMessage = filled(message_modules()[key].REQUEST, version, known)
     return request
 

@@ -101,6 +101,7 @@ async def _create(
     else:
         topic = await registry.create(asked.name, partitions=partitions, configs=values)
         result.topic_id = topic.id
+        context.audit("created topic", topic=topic.name, partitions=partitions)
     may_see_configs = context.authorize(
         Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, checked.name, is_audited=False
     )

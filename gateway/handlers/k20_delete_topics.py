@@ -48,7 +48,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     for state in asked:
         topic = _find(context, state)
         # A name and an id of one topic are one, unless the client may not know that.
-        is_known = topic is not None and not _refusal(context, topic.name)
+        is_known = topic is not None and not _refusal(context, topic.name, is_audited=False)
         key: Hashable = topic.id if topic and is_known else (state.name, state.topic_id)
         same.setdefault(key, []).append(state)
     quota = MutationQuota(
@@ -78,6 +78,9 @@ async def _delete(context: RequestContext, topics: list[Topic]) -> Outcome:
     except TopicsError as error:
         refusal = code_and_message_of(error)
         return lambda state, _: _refused(state, *refusal)
+    for topic in topics:
+        if topic.id in deleted:
+            context.audit("deleted topic", topic=topic.name)
     await services.groups.offsets.forget_topics(deleted)
     return lambda state, topic: (
         DeletableTopicResult(name=topic.name, topic_id=topic.id)
@@ -102,7 +105,9 @@ def _check(
         return _unknown(state)
     name = (state.name or "") if topic is None else topic.name
     if refused := _refusal(context, name):
-        may_describe = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        may_describe = context.authorize(
+            Operation.DESCRIBE, ResourceType.TOPIC, name, is_audited=False
+        )
         if topic is None and may_describe:
             return _unknown(state)
         answer = _refused(state, refused, "Authorization failed.")
@@ -118,10 +123,11 @@ def _check(
     return topic
 
 
-def _refusal(context: RequestContext, name: str) -> ErrorCode:
-    if context.authorize(Operation.DELETE, ResourceType.CLUSTER, is_audited=False):
-        return ErrorCode.NONE
-    return context.refusal(Operation.DELETE, ResourceType.TOPIC, name)
+def _refusal(context: RequestContext, name: str, *, is_audited: bool = True) -> ErrorCode:
+    may_delete = context.authorize(
+        Operation.DELETE, ResourceType.CLUSTER, is_audited=False
+    ) or context.authorize(Operation.DELETE, ResourceType.TOPIC, name, is_audited=is_audited)
+    return ErrorCode.NONE if may_delete else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _find(context: RequestContext, state: DeleteTopicState) -> Topic | None:

@@ -10,7 +10,7 @@ Behaviour:
   `gateway.configs.broker_settings` allows can be changed; all others are INVALID_REQUEST.
 """
 
-from kledger.gateway.config_rights import check_config_right
+from kledger.gateway.config_rights import audit_configs, check_config_right
 from kledger.gateway.configs.resource_requests import (
     alter_each,
     check_names_not_repeated,
@@ -39,6 +39,8 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
         check_names_not_repeated(resource.configs)
         configs = {setting.name: value_of(setting) for setting in resource.configs}
         await config_resource.alter(configs, replace=True, validate_only=request.validate_only)
+        if not request.validate_only:
+            audit_configs(context, resource, configs)
 
     outcomes = await alter_each(request.resources, alter)
     return AlterConfigsResponse(

@@ -84,3 +84,4 @@ async def _create(
     quota.charge(added)
     if not validate_only:
         await registry.create_partitions(asked.name, asked.count)
+        context.audit("created partitions", topic=topic.name, partitions=asked.count)

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 
 from kledger.gateway.api_errors import ApiError
-from kledger.gateway.config_rights import check_config_right
+from kledger.gateway.config_rights import audit_configs, check_config_right
 from kledger.gateway.configs.config_resources import ConfigResource, current_list
 from kledger.gateway.configs.resource_requests import (
     alter_each,
@@ -70,6 +70,8 @@ def bind(_services: Services) -> Handle:
             config_resource = context.services.configs.find_alterable(resource)
             changes = _changes(config_resource, resource)
             await config_resource.alter(changes, replace=False, validate_only=request.validate_only)
+            if not request.validate_only:
+                audit_configs(context, resource, changes)
 
         async with changing:
             outcomes = await alter_each(request.resources, alter)

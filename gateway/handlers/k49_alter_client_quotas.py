@@ -61,3 +61,5 @@ async def _alter(context: RequestContext, entry: EntryData, *, validate_only: bo
     after = altered_quotas(entity, quotas.state.quotas.get(entity, {}), entry.ops)
     if not validate_only:
         await quotas.put(entity, after)
+        named = ",".join(f"{kind}={name}" for kind, name in entity)
+        context.audit("altered quotas", entity=named, quotas=",".join(sorted(after)))

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+from compat_tests.differential.named_requests import Names, named_request
+from compat_tests.differential.side import error_codes
+from kledger.gateway.served_apis import HANDLERS_BY_KEY
+from kledger.gateway.wire.messages.k20_delete_topics import DeleteTopicState
 from kledger.gateway.wire.messages.k29_describe_acls import DescribeAclsRequest
 from kledger.gateway.wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from kledger.gateway.wire.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from tests.gateway.authorized import authorizing_gateway, client_of
-from tests.gateway.running import until
+from tests.gateway.running import running_gateway, until
 from tests.gateway.wire_client import WireClient
 from tests.security.acl_words import allow, deny
 
@@ -176,3 +180,48 @@ async def test_changes_and_refusals_leave_audit_lines(caplog: pytest.LogCaptureF
             'resource=CLUSTER:"kafka-cluster"'
         )
     ] == lines[2:]
+
+
+async def test_changes_of_topics_and_settings_leave_audit_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Values of settings are left out: one may be a secret."""
+    caplog.set_level(logging.INFO, "kledger.audit")
+    setting = {"name": "retention.ms", "value": "60000"}
+    quota = {"entity_type": "user", "entity_name": "bob", "key": "producer_byte_rate", "value": 9e9}
+    async with authorizing_gateway() as gateway, client_of(gateway, "root") as client:
+        names = Names("t")
+        for key, changes in (
+            (3, {"allow_auto_topic_creation": True}),
+            (19, {"name": "u", "num_partitions": 2, "configs": [], "assignments": []}),
+            (37, {"name": "u", "count": 3, "assignments": None}),
+            (44, {"resource_type": 2, "resource_name": "u", **setting}),
+            (33, {"resource_type": 2, "resource_name": "u", **setting}),
+            (49, quota),
+            (20, {"topics": [DeleteTopicState(name="u")]}),
+        ):
+            version = HANDLERS_BY_KEY[key].max_version
+            request = named_request(key, version, names, {"validate_only": False, **changes})
+            assert not any(error_codes(await client.ask(request, version))), key
+    by = 'principal="User:root" address="127.0.0.1"'
+    assert [
+        f'created topic {by} topic="t" partitions=1',
+        f'created topic {by} topic="u" partitions=2',
+        f'created partitions {by} topic="u" partitions=3',
+        f'altered configuration {by} resource="TOPIC:u" settings="retention.ms"',
+        f'altered configuration {by} resource="TOPIC:u" settings="retention.ms"',
+        f'altered quotas {by} entity="user=bob" quotas="producer_byte_rate"',
+        f'deleted topic {by} topic="u"',
+    ] == [each.getMessage() for each in caplog.records if each.name == "kledger.audit"]
+
+
+async def test_server_without_users_and_rules_leaves_no_audit_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kledger.audit")
+    async with running_gateway() as gateway, gateway.client() as client:
+        await client.ask(named_request(20, 6, Names("t")), 6)
+        await client.ask(
+            named_request(19, 7, Names("t"), {"validate_only": False, "num_partitions": 1}), 7
+        )
+    assert [] == [each for each in caplog.records if each.name == "kledger.audit"]
