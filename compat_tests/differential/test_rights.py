@@ -1,4 +1,4 @@
-"""Kledger and Apache Kafka refuse alike: a super user, a user with few rights, and a stranger.
+"""Kledger and Apache Kafka refuse alike: a super user, users with some rights, and a stranger.
 
 Rule: every API is asked in every version by each user about things with different rights, and all
 codes, bit fields and lists of names are compared. What else is in an answer is compared elsewhere.
@@ -31,8 +31,8 @@ from kledger.gateway.wire.messages.k29_describe_acls import DescribeAclsRequest
 from kledger.gateway.wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
 
 pytestmark = pytest.mark.slow
-ROOT, FEW, STRANGER = "root", "few", "stranger"
-USERS: Final = (ROOT, FEW, STRANGER)
+ROOT, OPERATOR, FEW, STRANGER = "root", "operator", "few", "stranger"
+USERS: Final = (ROOT, OPERATOR, FEW, STRANGER)
 JAAS: Final = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     + " ".join(f'user_{name}="{name}-secret"' for name in USERS)
@@ -60,21 +60,25 @@ RIGHTS: Final[dict[str, tuple[AclOperation, ...]]] = {
     "altered": (AclOperation.ALTER,),
     "shown": (AclOperation.DESCRIBE_CONFIGS,),
     "set": (AclOperation.ALTER_CONFIGS,),
+    "mixed": (AclOperation.WRITE, AclOperation.READ),
+    "prefixed": (),
 }
 """Names of topics, groups and transactional ids, and what the user with few rights may do."""
+OF_OPERATOR: Final = (
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.CREATE,
+    AclOperation.IDEMPOTENT_WRITE,
+)
+"""What the operator may do with the cluster, and with nothing else."""
+CLUSTER, CLUSTER_NAME = ResourceType.BROKER, "kafka-cluster"
+LITERAL, PREFIXED = 3, 4
+DENY, ALLOW = 2, 3
 GROUPS_TOO: Final = (AclOperation.DESCRIBE, AclOperation.READ, AclOperation.ALTER_CONFIGS)
 IDS_TOO: Final = (AclOperation.DESCRIBE, AclOperation.WRITE)
 MISSING: Final = "missing"
 """Stands before the names of topics that do not exist; they have the same rights."""
 EXPLANATIONS: Final[tuple[Explanation, ...]] = (
-    Explanation(
-        scripts=(ROOT,),
-        api="AlterUserScramCredentials",
-        path="results/0/error_code",
-        ours="93",
-        theirs="0",
-        reason="a salted password must have the length of its hash; Kafka stores any",
-    ),
     Explanation(
         scripts=(FEW, STRANGER),
         api="DescribeLogDirs",
@@ -156,21 +160,27 @@ def advertised_by(bootstrap: str) -> dict[int, range]:
         side.close()
 
 
+def rule(kind: ResourceType, name: str, operation: AclOperation, **changes: Any) -> AclCreation:
+    """Return a rule that allows the user with few rights to do something."""
+    fields: dict[str, Any] = {
+        "resource_type": kind.value,
+        "resource_name": name,
+        "resource_pattern_type": LITERAL,
+        "principal": f"User:{FEW}",
+        "host": "*",
+        "operation": operation.value,
+        "permission_type": ALLOW,
+    }
+    return AclCreation(**fields | changes)
+
+
 def prepare(side: Side) -> None:
     """Create the topics and the rules, and wait until they are in force."""
     for name in RIGHTS:
         side.has(name)
     side.producer()
     creations = [
-        AclCreation(
-            resource_type=kind.value,
-            resource_name=each,
-            resource_pattern_type=3,
-            principal=f"User:{FEW}",
-            host="*",
-            operation=operation.value,
-            permission_type=3,
-        )
+        rule(kind, each, operation)
         for name, operations in RIGHTS.items()
         for operation in operations
         for kind, each in (
@@ -179,6 +189,15 @@ def prepare(side: Side) -> None:
             *([(ResourceType.GROUP, name)] if operation in GROUPS_TOO else []),
             *([(ResourceType.TRANSACTIONAL_ID, name)] if operation in IDS_TOO else []),
         )
+    ]
+    creations += [
+        rule(ResourceType.TOPIC, "mixed", AclOperation.READ, permission_type=DENY),
+        rule(ResourceType.GROUP, "mix", AclOperation.ALL, resource_pattern_type=PREFIXED),
+        rule(ResourceType.TOPIC, "pre", AclOperation.WRITE, resource_pattern_type=PREFIXED),
+    ]
+    creations += [
+        rule(CLUSTER, CLUSTER_NAME, operation, principal=f"User:{OPERATOR}")
+        for operation in OF_OPERATOR
     ]
     answer = side.quietly(CreateAclsRequest(creations=creations), 3)
     assert not any(each.error_code for each in answer.results), answer

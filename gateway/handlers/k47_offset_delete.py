@@ -34,10 +34,8 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
     answers = []
     topic_partitions: list[TopicPartition] = []
     existing: list[OffsetDeleteResponsePartition] = []
-    is_refused = False
     for asked in request.topics:
         refused = context.refusal(Operation.READ, ResourceType.TOPIC, asked.name)
-        is_refused |= bool(refused)
         topic = None if refused else context.services.registry.get(asked.name)
         partitions = []
         for partition in asked.partitions:
@@ -50,8 +48,6 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
             else:
                 answer.error_code = refused or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answers.append(OffsetDeleteResponseTopic(name=asked.name, partitions=partitions))
-    if is_refused and not topic_partitions:
-        return OffsetDeleteResponse(topics=answers)
     error, errors = await context.services.groups.offsets.delete(request.group_id, topic_partitions)
     if error is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=error)

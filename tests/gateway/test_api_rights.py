@@ -17,7 +17,7 @@ from kledger.gateway.served_apis import HANDLERS, HandlerSpec
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k00_produce import ProduceRequest
 from kledger.security.acl_state import Operation, ResourceType
-from tests.gateway.authorized import authorizer_of, authorizing_gateway, client_of
+from tests.gateway.authorized import ROOT, authorizer_of, authorizing_gateway, client_of
 from tests.gateway.running import RunningGateway
 from tests.gateway.test_sweep import outcome, request_class
 from tests.gateway.wire.random_messages import message_of, settle
@@ -158,6 +158,8 @@ async def test_one_right_of_several_is_not_enough(
     (spec,) = (each for each in HANDLERS if each.key == key)
     async with authorizing_gateway(rules, config) as gateway:
         names = await names_of_hidden(gateway)
+        async with client_of(gateway, ROOT) as root:
+            await root.ask(named_request(8, 9, names), 9)  # now there is such a group
         async with client_of(gateway, "few") as client:
             answer = await ask(gateway, client, spec, spec.min_version, names)
         assert {expected} == refusals(answer)
