@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple, Protocol
 
 from kledger.runtime.clock import Clock
+from kledger.runtime.signal import Signal
 from kledger.security.password_logins import PasswordLogins
 from kledger.security.principal import Principal
 from kledger.security.sasl.mechanism import (
@@ -35,6 +36,10 @@ REMEMBERED_MS: Final = 60_000
 """How long a header counts that opened the door; then it is checked again."""
 REMEMBERED_MAX: Final = 10_000
 """Headers that are remembered; one more lets the oldest be checked again."""
+CHECKS_MAX: Final = 256
+"""Headers that are being checked at a time; more are refused."""
+CHECKS_OF_ADDRESS_MAX: Final = 16
+"""The same of one address, so that one client cannot keep all threads busy."""
 INVALID_HEADER: Final = "expected Authorization: Basic or Bearer"
 
 
@@ -95,6 +100,9 @@ class AuthorizationHeader:
         self._limits = limits
         self._clock = clock
         self._remembered: dict[bytes, _Remembered] = {}
+        self._checking: dict[bytes, str] = {}
+        """Addresses by the hash of a header that is being checked."""
+        self._checked = Signal()
 
     async def login(self, header: str, address: str) -> Authenticated:
         """Return whom a header stands for.
@@ -103,11 +111,26 @@ class AuthorizationHeader:
             AuthenticationFailed: the client is not who it claims to be.
         """
         key = sha256(f"{address}\0{header}".encode()).digest()
+        while key in self._checking:  # Calls that come together are one login.
+            await self._checked.wait()
         known = self._remembered.get(key)
         if known is not None and self._clock.now_ms() < known.until_ms:
             return known.authenticated
         if not self._limits.admits(address):
             raise AuthenticationFailed("too many failed logins of this address")
+        if len(self._checking) >= CHECKS_MAX or self._count_of(address) >= CHECKS_OF_ADDRESS_MAX:
+            raise AuthenticationFailed("too many logins at once")
+        self._checking[key] = address
+        try:
+            return await self._checked_login(key, header, address)
+        finally:
+            del self._checking[key]
+            self._checked.notify()
+
+    def _count_of(self, address: str) -> int:
+        return sum(each == address for each in self._checking.values())
+
+    async def _checked_login(self, key: bytes, header: str, address: str) -> Authenticated:
         try:
             scheme, authenticated = await self._check(header)
         except (AuthenticationFailed, MalformedToken) as error:

@@ -56,6 +56,12 @@ PING_INTERVAL_MIN_MS = 1_000
 """The shortest interval in which clients may send pings."""
 
 
+HANDSHAKE_TIMEOUT_MS = 10_000
+"""The time limit of a handshake, of TLS too; then the connection is closed."""
+METADATA_BYTES_MAX = 64 * 1024
+"""Bytes of the headers of one call."""
+
+
 class StreamFactory(Protocol):
     """Creates the server's side of a stream."""
 
@@ -140,6 +146,10 @@ class RpcServer:
                 ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.max_allowed_incoming_connections", config.max_connections),
                 ("grpc.max_receive_message_length", self._message_bytes_max),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+                # A header may have an access token of some kilobytes.
+                ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+                ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
                 # Else two servers could share one port, and each would get some of the clients.
                 ("grpc.so_reuseport", 0),
             ),

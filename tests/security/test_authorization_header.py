@@ -2,8 +2,9 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -154,3 +155,57 @@ async def test_remembered_headers_are_limited(monkeypatch: pytest.MonkeyPatch) -
         for address in ("::1", "::2", "::3", "::3", "::1"):
             await header.login(basic("ann", "pw:1"), address)
         assert 4 == limits.work_count
+
+
+class HeldLogins(RecordedLogins):
+    """Work waits until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        self.work_count += 1
+        await self.gate.wait()
+        return work()
+
+
+async def test_calls_that_come_together_are_one_login() -> None:
+    limits = HeldLogins()
+    async with opened(limits, ManualClock(NOW_MS)) as header:
+        calls = [
+            asyncio.ensure_future(header.login(basic("ann", "pw:1"), "::1")) for _ in range(50)
+        ]
+        await until(lambda: bool(limits.work_count))
+        limits.gate.set()
+        assert {"ann"} == {each.principal.name for each in await asyncio.gather(*calls)}
+        assert 1 == limits.work_count == len(limits.successes)
+
+
+async def test_a_cancelled_login_does_not_fail_the_others() -> None:
+    limits = HeldLogins()
+    async with opened(limits, ManualClock(NOW_MS)) as header:
+        first, second = (
+            asyncio.ensure_future(header.login(basic("ann", "pw:1"), "::1")) for _ in range(2)
+        )
+        await until(lambda: bool(limits.work_count))
+        first.cancel()
+        limits.gate.set()
+        assert "ann" == (await second).principal.name
+
+
+async def test_many_different_headers_of_an_address_are_refused() -> None:
+    """Guessing passwords in parallel must not keep the threads of all logins busy."""
+    limits = HeldLogins()
+    async with opened(limits, ManualClock(NOW_MS)) as header:
+        guesses = [
+            asyncio.ensure_future(header.login(basic("ann", f"guess-{number}"), "::1"))
+            for number in range(authorization_header.CHECKS_OF_ADDRESS_MAX)
+        ]
+        await until(lambda: limits.work_count == len(guesses))
+        with pytest.raises(AuthenticationFailed, match="at once"):
+            await header.login(basic("ann", "pw:1"), "::1")
+        limits.gate.set()
+        assert "ann" == (await header.login(basic("ann", "pw:1"), "::2")).principal.name
+        outcomes = await asyncio.gather(*guesses, return_exceptions=True)
+        assert {AuthenticationFailed} == {type(each) for each in outcomes}

@@ -21,6 +21,7 @@ from kledger.runtime.clock import SystemClock
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.security.audit import AuditLog
+from kledger.security.json_web_token import TOKEN_BYTES_MAX
 from kledger.security.principal import Principal
 from kledger.security.sasl.mechanism import Authenticated, AuthenticationFailed
 from tests.native.recording_broker import RecordingBroker
@@ -100,6 +101,13 @@ async def test_a_token_and_a_password_are_headers_of_every_call() -> None:
         with pytest.raises(NotAllowed, match="a wrong password"):
             async with client(address, tls=tls, username="ann", password="x"):
                 pass
+
+
+async def test_a_header_may_be_as_long_as_a_token() -> None:
+    sessions = Recording()
+    token = "t" * TOKEN_BYTES_MAX
+    async with serving(sessions, None) as address, client(address, token=token):
+        assert f"Bearer {token}" == sessions.origins[0].authorization
 
 
 async def test_a_certificate_is_required_and_shown_to_the_session(tmp_path: Path) -> None:
