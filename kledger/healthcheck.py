@@ -1,8 +1,10 @@
 """Health check: one real Kafka request over a fresh connection, for containers and scripts.
 
-    python -P -m kledger.healthcheck [HOST:PORT]      exit 0 if the server answers
+    python -P -m kledger.healthcheck [HOST:PORT] [--tls]      exit 0 if the server answers
 
-Rule: an open port is not enough, the answer must be right; every wait has a limit.
+Rule: an open port is not enough, the answer must be right; every wait has a limit. ApiVersions
+needs no login. With `--tls`, for a listener with TLS, the certificate is not checked, as nothing is
+sent that could be a secret.
 Must not know: modules of the server; it encodes ApiVersions v0 itself, so that it starts at once.
 
 Request                              Response
@@ -28,13 +30,15 @@ _REQUEST = struct.Struct(">ihhih")
 _RESPONSE = struct.Struct(">iihi")
 
 
-def check(address: str, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
+def check(
+    address: str, timeout_seconds: float = TIMEOUT_SECONDS, *, has_tls: bool = False
+) -> str | None:
     """Request the server's API versions; return the problem, or None if it is healthy."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         return f"expected HOST:PORT, got {address!r}"
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout_seconds) as connection:
+        with _connected(host.strip("[]"), int(port), timeout_seconds, has_tls) as connection:
             connection.sendall(_REQUEST.pack(10, API_VERSIONS, 0, CORRELATION_ID, -1))
             answer = b""
             while len(answer) < _RESPONSE.size:
@@ -50,7 +54,23 @@ def check(address: str, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
     return None
 
 
+def _connected(host: str, port: int, timeout_seconds: float, has_tls: bool) -> socket.socket:
+    plain = socket.create_connection((host, port), timeout_seconds)
+    if not has_tls:
+        return plain
+    import ssl  # most checks need none
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        return context.wrap_socket(plain)
+    except OSError:
+        plain.close()
+        raise
+
+
 if __name__ == "__main__":
-    problem = check(sys.argv[1] if len(sys.argv) > 1 else DEFAULT_ADDRESS)
+    words = [each for each in sys.argv[1:] if each != "--tls"]
+    problem = check(words[0] if words else DEFAULT_ADDRESS, has_tls="--tls" in sys.argv[1:])
     if problem is not None:
         sys.exit(f"unhealthy: {problem}")

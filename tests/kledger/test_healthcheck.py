@@ -5,8 +5,11 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from kledger.healthcheck import CORRELATION_ID, check
+from kledger.testing import ServerThread
+from tests.kledger.test_door_security import settings_of
 
 
 @contextmanager
@@ -63,3 +66,13 @@ def test_port_without_a_listener_is_not_healthy() -> None:
         port = silent.getsockname()[1]
         assert "does not answer" in str(check(f"127.0.0.1:{port}"))
     assert "expected HOST:PORT" in str(check("nowhere"))
+
+
+def test_a_listener_with_tls_is_healthy_for_a_check_with_tls(tmp_path: Path) -> None:
+    settings = settings_of(
+        tmp_path, listeners="SASL_SSL://127.0.0.1:0", **{"sasl.enabled.mechanisms": "SCRAM-SHA-512"}
+    )
+    del settings["listener.name.sasl_plaintext.plain.sasl.jaas.config"], settings["native.tls"]
+    with ServerThread(settings=settings) as server:
+        assert check(server.kafka_address, 60, has_tls=True) is None
+        assert check(server.kafka_address, 60) is not None
