@@ -17,7 +17,6 @@ from compat_tests import peers
 from compat_tests.conftest import TOOL_JVM, Tool, checked, process_output
 from compat_tests.servers import KledgerServer
 from compat_tests.test_java_tools import TOOLS
-from kledger.security.authorizer import STANDARD_AUTHORIZER
 
 pytestmark = pytest.mark.peer("kafka-java-tools")
 TOKENS = f"{TOOLS}.DelegationTokenCommand"
@@ -60,7 +59,7 @@ def token_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenServ
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
             f'{PLAIN} user_admin="admin-secret" user_alice="alice-secret";'
         ),
-        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin",
         "delegation.token.secret.key": "of-the-server",
         "sasl.oauthbearer.jwks.endpoint.url": (folder / "keys.json").as_uri(),

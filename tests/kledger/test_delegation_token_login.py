@@ -13,6 +13,7 @@ from kledger.gateway.wire.messages.k40_expire_delegation_token import ExpireDele
 from kledger.gateway.wire.messages.k41_describe_delegation_token import (
     DescribeDelegationTokenRequest,
 )
+from kledger.ledger.testing import ManualClock
 from kledger.security.credentials import ScramMechanism
 from kledger.security.delegation_token_state import scram_password
 from kledger.setting_values import split_address
@@ -80,3 +81,24 @@ async def test_a_token_logs_in_as_its_owner_until_it_ends(mechanism: ScramMechan
         assert 0 == (await ann.ask(removal, 2)).error_code
         async with handshaken(server, mechanism.sasl_name) as client:
             assert FAILED == (await scram(client, holder))[0]
+
+
+async def test_tokens_that_have_expired_are_removed_at_the_interval() -> None:
+    clock = ManualClock(1_700_000_000_000)
+    settings = SETTINGS | {
+        "delegation.token.expiry.time.ms": 1_000,
+        "delegation.token.expiry.check.interval.ms": 5_000,
+    }
+    async with (
+        Server(settings=settings, clock=clock) as server,
+        handshaken(server, "PLAIN") as ann,
+    ):
+        plain = SaslAuthenticateRequest(auth_bytes=b"\0ann\0ann-pw")
+        assert 0 == (await ann.ask(plain, 2)).error_code
+        await ann.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
+        everything = DescribeDelegationTokenRequest(owners=None)
+        clock.advance(4_000)
+        assert 1 == len((await ann.ask(everything, 3)).tokens), "expired, and not removed yet"
+        clock.advance(1_000)
+        while (await ann.ask(everything, 3)).tokens:
+            pass
