@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kledger.door_security import DoorSecurity
 from kledger.gateway.listeners.endpoint import Endpoint, make_endpoint
 from kledger.gateway.listeners.listener_plan import ListenerMistake, ListenerPlan, is_loopback
 from kledger.gateway.listeners.listener_settings import plans_of
@@ -33,6 +32,7 @@ from kledger.ledger import (
     StoreInUse,
     StoreUnusable,
 )
+from kledger.listener_logins import ListenerLogins
 from kledger.native.open_strategy import open_strategy
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.containment import NamedUnit
@@ -141,7 +141,7 @@ class BrokerServer:
             await self._check_addresses(plans)
             mechanisms = Mechanisms(self._entropy)
             endpoints = [make_endpoint(self._settings.kafka, each, mechanisms) for each in plans]
-            doors = DoorSecurity(
+            listener_logins = ListenerLogins(
                 self._settings.kafka, plans, mechanisms, has_tls=self._native_has_tls
             )
             self._tiers = self._make_tiers()
@@ -154,10 +154,12 @@ class BrokerServer:
             await self._listen_kafka(self._services, endpoints)
             if settings.native is not None:
                 self.native_address = await self._listen_native(
-                    self._services, settings.native, doors
+                    self._services, settings.native, listener_logins
                 )
             if settings.admin is not None:
-                self.admin_address = await self._listen_admin(self._services, settings.admin, doors)
+                self.admin_address = await self._listen_admin(
+                    self._services, settings.admin, listener_logins
+                )
             self._start_background_work(self._services)
         except BaseException as error:
             await self.stop()
@@ -447,7 +449,9 @@ class BrokerServer:
                 host,
             )
 
-    async def _listen_native(self, services: Services, address: str, doors: DoorSecurity) -> str:
+    async def _listen_native(
+        self, services: Services, address: str, listener_logins: ListenerLogins
+    ) -> str:
         # gRPC takes longer to load than everything else together.
         from kledger.native.rpc.server import RpcServer
         from kledger.native.server.native_sessions import NativeSessions
@@ -461,14 +465,14 @@ class BrokerServer:
             config=self._settings.native,
             sessions=NativeSessions(
                 self.broker,
-                logins=doors.header_logins("native", services, self._logins_of(services)),
-                name_of_certificate=doors.name_of_certificate,
+                logins=listener_logins.header_logins("native", services, self._logins_of(services)),
+                name_of_certificate=listener_logins.name_of_certificate,
                 authorizer=services.authorizer,
                 audit=services.audit,
                 clock=services.clock,
                 timers=services.timers,
             ),
-            tls=doors.tls_credentials(),
+            tls=listener_logins.tls_credentials(),
         )
         services.metrics.gauge(
             "native_streams", lambda: rpc.stream_count, "open streams of native clients"
@@ -486,7 +490,9 @@ class BrokerServer:
         except OSError as error:
             raise CannotStart(f"native {address}: {error}", is_mistake=True) from None
 
-    async def _listen_admin(self, services: Services, address: str, doors: DoorSecurity) -> str:
+    async def _listen_admin(
+        self, services: Services, address: str, listener_logins: ListenerLogins
+    ) -> str:
         # HTTP takes longer to load than the server to start.
         from kledger.admin.access import AdminAccess
         from kledger.admin.server import AdminServer
@@ -497,7 +503,7 @@ class BrokerServer:
             is_serving=lambda: self._services is not None,
             health=services.store.health,
             access=AdminAccess(
-                doors.header_logins("admin", services, self._logins_of(services)),
+                listener_logins.header_logins("admin", services, self._logins_of(services)),
                 services.authorizer,
                 services.audit,
             ),

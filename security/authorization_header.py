@@ -3,7 +3,7 @@
     Authorization: Basic BASE64(user:password)          RFC 7617
     Authorization: Bearer TOKEN                         RFC 6750, an access token as in OAUTHBEARER
 
-Rule: a header that opened the door is remembered for a minute, by its hash, and no longer than its
+Rule: a header that was accepted is remembered for a minute, by its hash, and no longer than its
 token is valid; so not every call derives keys. A failed login is answered late, and an address with
 many of them is refused. No message has anything of the header.
 Must not know: gRPC, HTTP, what a client may do.
@@ -33,7 +33,7 @@ from kledger.security.sasl.oauth_bearer_state import END_OF_FAILURE, initial_res
 HEADER_MAX: Final = 96 * 1024
 """Characters of a header."""
 REMEMBERED_MS: Final = 60_000
-"""How long a header counts that opened the door; then it is checked again."""
+"""How long a header counts that was accepted; then it is checked again."""
 REMEMBERED_MAX: Final = 10_000
 """Headers that are remembered; one more lets the oldest be checked again."""
 CHECKS_MAX: Final = 256

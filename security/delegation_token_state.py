@@ -1,8 +1,8 @@
 """Delegation token state: what a token is, and how it is created, renewed and expired (KIP-48).
 
 Rule: the same requests are refused as by Apache Kafka, in the same order: unknown, expired, not
-permitted. A token never lives longer than its maximum, which is fixed when it is created. It is
-worth what its HMAC is: whoever presents the HMAC acts as the owner.
+permitted. A token never lives longer than its maximum, which is fixed when it is created. A client
+that has its HMAC acts as the owner.
 Must not know: clocks, rows, the requests of clients, who may create tokens for others.
 """
 

@@ -1,9 +1,9 @@
 """DelegationTokens: the tokens of one server, each a durable row (KIP-48).
 
 Rule: a change holds when its row is durable. A row has no HMAC: that is computed from the token's
-id with the server's secret, which is never stored. What it has of it is a hash, by which a token of
-another secret is known to be void, and credentials of SCRAM, which prove it. Tokens that have
-expired open nothing, and are removed by `remove_expired`.
+id with the server's secret, which is never stored. A row has its hash, by which a token of another
+secret is known to be void, and credentials of SCRAM, which prove it. Nobody logs in with a token
+that has expired; `remove_expired` removes it.
 Must not know: messages, the steps of a login, who may create tokens for others.
 """
 
@@ -134,7 +134,7 @@ class DelegationTokens:
         entropy: Entropy,
         pool: BlockingRunner,
     ) -> None:
-        """Load the stored tokens. Those of another secret, or all without one, open nothing.
+        """Load the stored tokens. Those of another secret are void, and all without one.
 
         Args:
             store: keeps the rows.
@@ -259,7 +259,7 @@ class DelegationTokens:
         """Remove tokens that have expired, as many as one write may; return how many.
 
         Raises:
-            LedgerError: they are still there, and open nothing.
+            LedgerError: they are still there, and nobody logs in with them.
         """
         now_ms = self._clock.now_ms()
         expired_ids = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kledger.healthcheck import CORRELATION_ID, check
 from kledger.testing import ServerThread
-from tests.kledger.test_door_security import settings_of
+from tests.kledger.test_listener_logins import settings_of
 
 
 @contextmanager

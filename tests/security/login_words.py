@@ -7,7 +7,7 @@ from kledger.security.principal import Principal
 
 
 class RecordedLogins:
-    """`LoginLimits` that admit what they are told to."""
+    """`LoginLimits` that admit everything, or nothing."""
 
     def __init__(self, *, failure_delay_ms: int = 0) -> None:
         self.failure_delay_ms = failure_delay_ms

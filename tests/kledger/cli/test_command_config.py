@@ -12,7 +12,7 @@ from kledger.cli.command_config import (
     read_command_config,
 )
 from kledger.testing import ServerThread
-from tests.kledger.test_door_security import settings_of
+from tests.kledger.test_listener_logins import settings_of
 from tests.security.certificates import Identity, authority
 
 SCRAM = (

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: the messages of RFC 7628, and tokens that must not open the door."""
+"""OAUTHBEARER: the messages of RFC 7628, and tokens that must not be accepted."""
 
 from typing import Any
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class DoorSecurity:
+class ListenerLogins:
     """How clients of the two listeners prove who they are.
 
     Attributes:
