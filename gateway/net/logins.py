@@ -6,7 +6,6 @@ of one address within a second are one.
 Must not know: mechanisms, sockets.
 """
 
-import json
 import logging
 import resource
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Final, Protocol, TypeVar
 from kledger.gateway.net.failed_logins_state import FailedLogins
 from kledger.gateway.services import Services
 from kledger.runtime.blocking import BlockingPool
+from kledger.security.audit import quoted
 from kledger.security.principal import Principal
 
 logger = logging.getLogger("kledger.audit")
@@ -87,8 +87,8 @@ class Logins:
         self._successes.value += 1
         logger.info(
             "login principal=%s address=%s mechanism=%s listener=%s",
-            json.dumps(str(principal)),
-            json.dumps(address),
+            quoted(str(principal)),
+            quoted(address),
             mechanism,
             listener,
         )
@@ -106,9 +106,9 @@ class Logins:
         for line in self._failed.take_lines():
             logger.warning(
                 "failed logins address=%s count=%d last=%s",
-                json.dumps(line.address),
+                quoted(line.address),
                 line.count,
-                json.dumps(line.reason),
+                quoted(line.reason),
             )
 
     async def run(self, work: Callable[[], T]) -> T:

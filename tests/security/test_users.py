@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import kledger.security.users as users_module
-from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger import LedgerError, LedgerStore, UnreadableRow
 from kledger.ledger.testing import FaultyEngine
 from kledger.runtime.entropy import SeededEntropy
 from kledger.security.credentials import PLAIN, ScramCredential, ScramMechanism, make_credential
@@ -88,3 +88,20 @@ async def test_the_number_of_credentials_is_limited(
     with pytest.raises(TooManyUsers, match="at most 2"):
         await users.alter({("c", PLAIN): ONE}.items())
     assert ["a", "b"] == users.names
+
+
+async def test_a_row_is_written_and_read_as_ever(store: LedgerStore) -> None:
+    """A store of an older program is opened by a newer one: these bytes never change."""
+    key = users_module.PREFIX + b"\0\x05PLAINalice"
+    row = bytes.fromhex("01" + "00001000" + "0000000273a1" + "000000026b01" + "000000026b02")
+    credential = ScramCredential(b"\x73\xa1", b"\x6b\1", b"\x6b\2", 4096)
+    users = Users(store, SeededEntropy(1))
+    await users.alter({("alice", PLAIN): credential}.items())
+    assert [(key, row)] == store.scan_rows(users_module.PREFIX)
+    assert credential == Users(store, SeededEntropy(2)).find("alice", PLAIN)
+
+
+async def test_a_row_that_cannot_be_read_ends_the_start(store: LedgerStore) -> None:
+    await store.put_rows([(users_module.PREFIX + b"\0\x05PLAINalice", b"\x01\0")])
+    with pytest.raises(UnreadableRow, match="alice"):
+        Users(store, SeededEntropy(1))
