@@ -7,6 +7,7 @@ Must not know: command lines, signals, processes.
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -141,6 +142,9 @@ class BrokerServer:
             await self._check_addresses(plans)
             mechanisms = Mechanisms(self._entropy)
             endpoints = [make_endpoint(self._settings.kafka, each, mechanisms) for each in plans]
+            if settings.native is not None:
+                # Before gRPC is loaded, which would log each failed handshake, however many.
+                os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
             listener_logins = ListenerLogins(
                 self._settings.kafka, plans, mechanisms, has_tls=self._native_has_tls
             )

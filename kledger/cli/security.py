@@ -111,6 +111,7 @@ def _write_settings(folder: Path, user: str, password: str, host: str, port: int
         + toml("sasl.enabled.mechanisms", MECHANISM)
         + toml("authorizer.class.name", STANDARD_AUTHORIZER)
         + toml("super.users", f"User:{user}")
+        + "\n[native]\ntls = true\n"
     )
     quoted_password = password.replace("\\", "\\\\").replace('"', '\\"')
     login = (
