@@ -77,6 +77,7 @@ def _guarded(
     method: Callable[Concatenate[Broker, P], Coroutine[Any, Any, R]],
     *rights: CallRight,
     waits: bool = False,
+    event: str = "",
 ) -> Callable[Concatenate["AuthorizedBroker", P], Coroutine[Any, Any, R]]:
     """Return a method that asks for rights and calls the broker.
 
@@ -84,6 +85,7 @@ def _guarded(
         method: of the broker.
         rights: all of them are needed.
         waits: the call may wait, so the rights are asked for once more before it answers.
+        event: what the call changes, for the audit log; empty: nothing that belongs there.
     """
     signature = inspect.signature(method)
 
@@ -94,6 +96,8 @@ def _guarded(
         result: R = await getattr(self._broker, method.__name__)(*given, **named)
         if waits:
             self._demand(rights, arguments)
+        if event:
+            self._rights.changed(event, name=arguments["name"])
         return result
 
     return guarded
@@ -129,12 +133,15 @@ class AuthorizedBroker:
             if not create:
                 raise
         self._demand_creation(topic)
-        return await self._broker.lookup(topic, create=True)
+        found = await self._broker.lookup(topic, create=True)
+        self._rights.changed("created topic", name=found.name)
+        return found
 
     async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create a topic; needs Create on it or on the cluster."""
         self._demand_creation(name)
         await self._broker.create_topic(name, partitions, config)
+        self._rights.changed("created topic", name=name)
 
     def _demand_creation(self, topic: str) -> None:
         if not self._rights.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
@@ -157,9 +164,15 @@ class AuthorizedBroker:
         allows = self._rights.allows
         return [name for name in names if allows(Operation.DESCRIBE, resource_type, name)]
 
-    delete_topic = _guarded(Broker.delete_topic, _topic(Operation.DELETE, "name"))
-    create_partitions = _guarded(Broker.create_partitions, _topic(Operation.ALTER, "name"))
-    terminate = _guarded(Broker.terminate, _topic(Operation.ALTER, "name"))
+    delete_topic = _guarded(
+        Broker.delete_topic, _topic(Operation.DELETE, "name"), event="deleted topic"
+    )
+    create_partitions = _guarded(
+        Broker.create_partitions, _topic(Operation.ALTER, "name"), event="created partitions"
+    )
+    terminate = _guarded(
+        Broker.terminate, _topic(Operation.ALTER, "name"), event="terminated topic"
+    )
     last_record = _guarded(Broker.last_record, _DESCRIBE_TOPIC)
     committed_ends = _guarded(Broker.committed_ends, _DESCRIBE_TOPIC)
     record_at = _guarded(Broker.record_at, _DESCRIBE_TOPIC)
@@ -172,8 +185,12 @@ class AuthorizedBroker:
     # Namespaces and policies
 
     namespaces = _guarded(Broker.namespaces, _cluster(Operation.DESCRIBE))
-    create_namespace = _guarded(Broker.create_namespace, _cluster(Operation.CREATE))
-    delete_namespace = _guarded(Broker.delete_namespace, _cluster(Operation.ALTER))
+    create_namespace = _guarded(
+        Broker.create_namespace, _cluster(Operation.CREATE), event="created namespace"
+    )
+    delete_namespace = _guarded(
+        Broker.delete_namespace, _cluster(Operation.ALTER), event="deleted namespace"
+    )
 
     async def policies(self, name: str) -> dict[str, str]:
         """Return policies; needs DescribeConfigs on the topic, or on the cluster."""
@@ -186,6 +203,8 @@ class AuthorizedBroker:
         """Change policies; needs AlterConfigs on the topic, or for a namespace on the cluster."""
         self._demand_policies(Operation.ALTER_CONFIGS, name)
         await self._broker.set_policies(name, policies, removed)
+        names = ",".join(sorted({*policies, *removed}))
+        self._rights.changed("altered policies", name=name, policies=names)
 
     def _demand_policies(self, operation: Operation, name: str) -> None:
         if is_namespace(name):
@@ -287,9 +306,11 @@ class AuthorizedBroker:
             if channel_count <= found.channel_count:
                 return found
             self._rights.demand(Operation.ALTER, ResourceType.TOPIC, name)
-        return await self._broker.open_named_topic(
+        found = await self._broker.open_named_topic(
             name, channel_count=channel_count, options=options, create=create
         )
+        self._rights.changed("altered named topic", name=name, channels=found.channel_count)
+        return found
 
     async def _demand_conversion(self, topic: str) -> None:
         try:
@@ -313,7 +334,9 @@ class AuthorizedBroker:
             if allows(Operation.DESCRIBE, ResourceType.GROUP, each.name)
         ]
 
-    destroy_named_topic = _guarded(Broker.destroy_named_topic, _topic(Operation.DELETE, "name"))
+    destroy_named_topic = _guarded(
+        Broker.destroy_named_topic, _topic(Operation.DELETE, "name"), event="deleted topic"
+    )
     ensure_subscriber_group = _guarded(
         Broker.ensure_subscriber_group, _READ_TOPIC, _group(Operation.READ, "group")
     )

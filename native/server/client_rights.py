@@ -56,6 +56,10 @@ class ClientRights:
                 f"{self._principal} is not allowed to {operation.name} {resource_type.name} {name}"
             )
 
+    def changed(self, event: str, **details: str | int) -> None:
+        """Write what the client has changed into the audit log."""
+        self._audit.changed(event, self._principal, self._host, **details)
+
     def end_without(self, needed: tuple[NeededRight, ...], on_ended: OnEnded) -> None:
         """End a link when a right is taken away, and refuse one that has lost it already.
 

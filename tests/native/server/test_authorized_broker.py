@@ -340,3 +340,30 @@ async def test_subscribers_of_a_group_need_the_group() -> None:
         await found.allow(READ, GROUP, "workers")
         assert "workers" == (await broker.join_subscriber("jobs", join)).group
         assert ["workers"] == [each.name for each in await broker.subscriber_groups("jobs")]
+
+
+async def test_changes_are_lines_of_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kledger.audit")
+    async with guarded() as found:
+        broker = found.broker
+        for operation in (CREATE, ALTER, DESCRIBE, Operation.ALTER_CONFIGS):
+            await found.allow(operation, CLUSTER, CLUSTER_NAME)
+        for operation in (DESCRIBE, ALTER, DELETE, Operation.ALTER_CONFIGS):
+            await found.allow(operation, TOPIC, "new")
+        await broker.create_topic("new", 1, {})
+        await broker.create_partitions("new", 2)
+        await broker.set_policies("new", {"compactionThreshold": "987654"}, [])
+        await broker.delete_topic("new")
+        await broker.lookup("new", create=True)
+        await broker.create_namespace("a/b")
+        await broker.delete_namespace("a/b")
+        await broker.topics()
+        await broker.namespaces()
+    lines = [record.getMessage() for record in caplog.records]
+    events = [line.partition(" principal=")[0] for line in lines]
+    assert [
+        "created topic", "created partitions", "altered policies", "deleted topic",
+        "created topic", "created namespace", "deleted namespace",
+    ] == events  # fmt: skip
+    assert all('principal="User:ann" address="127.0.0.1" name=' in line for line in lines)
+    assert "987654" not in caplog.text, "values of policies are left out"
