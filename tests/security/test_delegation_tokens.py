@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger import LedgerError, LedgerStore, UnreadableRow
 from kledger.ledger.record_table import submit_together
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.runtime.blocking import InlinePool
@@ -202,3 +202,38 @@ async def test_tokens_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         clock.advance(101)
         assert [2, 1, 0] == [await tokens.remove_expired() for _ in range(3)]
         assert await create(tokens)
+
+
+GOLDEN_KEY = b"security/delegation_tokens/9bFlIkpYR5GfavHYMD5hzQ"
+GOLDEN_ROW = bytes.fromhex(
+    "01c71b199000163962466c496b705952354766617648594d4435687a510003616e6e0004557365720003"
+    "616e6e000455736572000000010003626f62000455736572000000000000138800000000000017700000"
+    "0000000013ec000000202451a6380f5a0d45af1237e110a655bd5fbbef71d707f260f99800ebc4b6cd69"
+    "00000020c4bb86c3d1c427103c344c4189eb2f1e7bd5d47e446fcec2a3d811736110e57800000020406f"
+    "31b8f77f1681e6a6bcd73e2ca168112e00aea74be876d8944629d9c22d2f0000002061d9f7ce4bf83da3"
+    "6d99b4b228e5764c72768fb3759a23c5bdfe99ca6c10db8f0000100000000020c4bb86c3d1c427103c34"
+    "4c4189eb2f1e7bd5d47e446fcec2a3d811736110e578000000404fa7870482813f57b1ccb3a7c9726c30"
+    "e343a346816c28250e83edf015534a03bf3bf59cd65d5662157d68239a808512d4410ec9856d51f5ae68"
+    "e120c20597e40000004099450cfd8632c3cdabfe8e32e6954e0a7eb52f03273d95b2423a92f8fe67bf83"
+    "f1daf4b155fd2f9ee19e6658a8aa4c4138f224d759f3c1d05e7deab70a57397600001000"
+)
+
+
+async def test_a_row_is_written_and_read_as_ever() -> None:
+    """A store of an older program is opened by a newer one: these bytes never change."""
+    engine, clock = FaultyEngine(None), ManualClock(5_000)
+    async with opened(engine, clock) as tokens:
+        made = await create(tokens)
+    async with LedgerStore.open(None, engine=engine, clock=clock) as store:
+        assert [(GOLDEN_KEY, GOLDEN_ROW)] == store.scan_rows(delegation_tokens.PREFIX)
+    async with opened(engine, clock) as tokens:
+        assert [made] == list(tokens.all())
+
+
+async def test_a_row_that_cannot_be_read_ends_the_start() -> None:
+    engine, clock = FaultyEngine(None), ManualClock(5_000)
+    async with LedgerStore.open(None, engine=engine, clock=clock) as store:
+        await store.put_rows([(GOLDEN_KEY, GOLDEN_ROW[:-1])])
+    with pytest.raises(UnreadableRow, match="9bFlIkpYR5GfavHYMD5hzQ"):
+        async with opened(engine, clock):
+            pass
