@@ -83,7 +83,11 @@ class Authorizer:
         self._super_users = frozenset(super_users)
         self._allows_without_rules = allows_without_rules
         self._state = AclState()
-        self._decisions: dict[tuple[Principal, str, int, str], bool] = {}
+        self._decisions: list[list[dict[tuple[Principal, str, str], bool]]] = [
+            [{} for _ in ResourceType] for _ in Operation
+        ]
+        """By operation, type of resource, and user, address and name."""
+        self._decision_count = 0
         self._changing = asyncio.Lock()
         self._table = RecordTable(store, ACL_ROWS, self._replayed)
         self._table.load()
@@ -110,15 +114,23 @@ class Authorizer:
             resource_type: of the resource.
             name: of the resource; of a topic, its resolved name.
         """
-        # An enumeration's own hash is slow, that of an integer is not.
-        key = principal, host, operation << 8 | resource_type, name
-        is_allowed = self._decisions.get(key)
-        if is_allowed is None:
-            is_allowed = self._decide(principal, host, operation, resource_type, name)
-            if len(self._decisions) >= DECISIONS_MAX:
-                self._decisions.clear()
-            self._decisions[key] = is_allowed
+        # Enumerations are indexes, as their own hash is slow.
+        decisions = self._decisions[operation][resource_type]
+        key = principal, host, name
+        if key in decisions:
+            return decisions[key]
+        if self._decision_count >= DECISIONS_MAX:
+            self._forget_decisions()
+        is_allowed = self._decide(principal, host, operation, resource_type, name)
+        decisions[key] = is_allowed
+        self._decision_count += 1
         return is_allowed
+
+    def _forget_decisions(self) -> None:
+        self._decision_count = 0
+        for of_operation in self._decisions:
+            for decisions in of_operation:
+                decisions.clear()
 
     def _decide(
         self,
@@ -206,4 +218,5 @@ class Authorizer:
         else:
             self._state.add(rule)
         self.version += 1
-        self._decisions.clear()
+        if self._decision_count:
+            self._forget_decisions()

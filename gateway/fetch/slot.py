@@ -180,6 +180,7 @@ class FetchSlot(ResponseSlot):
         "_body",
         "_correlation_id",
         "_has_slot",
+        "_hears_rules",
         "_idle_body",
         "_is_abandoned",
         "_is_changed",
@@ -217,7 +218,9 @@ class FetchSlot(ResponseSlot):
         self._is_committed = request.isolation_level == READ_COMMITTED
         self._correlation_id = 0
         self._registry_epoch = services.registry.epoch
-        self._rules_version = services.rules_version
+        authorizer = services.authorizer
+        self._rules_version = 0 if authorizer is None else authorizer.version
+        self._hears_rules = False
         self._wait = FetchWait(
             max_wait_ms=request.max_wait_ms,
             bytes_min=request.min_bytes,
@@ -288,6 +291,7 @@ class FetchSlot(ResponseSlot):
     def _listen_to_rules(self) -> None:
         authorizer = self._services.authorizer
         if authorizer is not None:
+            self._hears_rules = True
             authorizer.changed.add(self._rules_changed, self._port)
 
     def _rules_changed(self) -> None:
@@ -313,7 +317,8 @@ class FetchSlot(ResponseSlot):
 
     def _still_allowed(self, results: list[FetchResult]) -> list[FetchResult]:
         """Replace results that the client may not see any more: rules changed during the read."""
-        if self._rules_version == self._services.rules_version:
+        authorizer = self._services.authorizer
+        if authorizer is None or self._rules_version == authorizer.version:
             return results
         allowed = []
         for one, result in zip(self.wanted, results, strict=True):
@@ -400,7 +405,8 @@ class FetchSlot(ResponseSlot):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if (authorizer := self._services.authorizer) is not None:
+        if self._hears_rules and (authorizer := self._services.authorizer) is not None:
+            self._hears_rules = False
             authorizer.changed.remove(self._rules_changed)
         if self._is_listening:
             self._is_listening = False

@@ -57,6 +57,7 @@ KEY = 1
 MIN_VERSION = 4
 MAX_VERSION = 18
 
+READ, TOPIC = Operation.READ, ResourceType.TOPIC
 RefoundPartition = tuple[SessionPartition, LogLookup]
 
 
@@ -149,9 +150,11 @@ class FetchHandler:
     ) -> LogLookup:
         """Return the log of a partition or its error code, or add it to `missing`."""
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
-        if self._services.authorizer is not None and (topic is not None or not has_ids):
+        authorizer = self._services.authorizer
+        if authorizer is not None and (topic is not None or not has_ids):
             name = topic.name if topic else resolve_name(key.decode("utf-8", "replace"))
-            if not is_authorized(self._services, peer, Operation.READ, ResourceType.TOPIC, name):
+            if not authorizer.authorize(peer.principal, peer.host, READ, TOPIC, name):
+                self._services.audit.refused(peer.principal, peer.host, READ, TOPIC, name)
                 return None, TOPIC_AUTHORIZATION_FAILED
         if topic is None:
             return None, missing_partition_code(has_topic_ids=has_ids)

@@ -136,7 +136,7 @@ async def test_number_of_cached_decisions_is_limited(monkeypatch: pytest.MonkeyP
     async with authorizing() as authorizer:
         for index in range(25):
             assert not authorizer.authorize(ALICE, "::1", READ, TOPIC, str(index))
-        assert 5 == len(authorizer._decisions)
+        assert 5 == authorizer._decision_count
 
 
 async def test_concurrent_changes_all_hold() -> None:
