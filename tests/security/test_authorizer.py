@@ -9,7 +9,13 @@ import pytest
 from kledger.ledger import LedgerError, LedgerStore, UnreadableRow
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.security import authorizer as authorizer_module
-from kledger.security.acl_rows import KEY_PREFIX, decode_row, encode_key
+from kledger.security.acl_rows import (
+    ACL_ROWS,
+    KEY_PREFIX,
+    RuleCreation,
+    decode_row,
+    encode_key,
+)
 from kledger.security.acl_state import AclFilter, AclRule, Operation, ResourceType
 from kledger.security.authorizer import Authorizer, TooManyRules, parse_super_users
 from kledger.security.principal import ANONYMOUS, Principal
@@ -179,3 +185,12 @@ def test_super_users_are_separated_by_semicolons() -> None:
     assert frozenset() == parse_super_users("")
     with pytest.raises(ValueError, match="expected TYPE:NAME"):
         parse_super_users("root")
+
+
+def test_stored_rules_keep_their_bytes() -> None:
+    """A rule that an older program stored must be found by every newer one."""
+    stored = deny("READ", "GROUP:g...", "User:ä")
+    key = b"acl\x01\x03\x04\x00\x01g\x00\x07User:\xc3\xa4\x00\x01*\x03\x02"
+    row = b"\x01\x00\x00\x00\x00\x00\x00\x03\xe8"
+    assert (key, row) == (encode_key(stored), ACL_ROWS.encode(RuleCreation(START_MS)))
+    assert (stored, RuleCreation(START_MS)) == decode_row(key, row)
