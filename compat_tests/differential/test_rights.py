@@ -26,6 +26,7 @@ from compat_tests.differential.masks import Masks, Plain
 from compat_tests.differential.named_requests import Names, named_request
 from compat_tests.differential.side import Exchange, Side
 from compat_tests.servers import ApacheKafkaServer, KledgerServer
+from compat_tests.settings import STANDARD_AUTHORIZER
 from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kledger.gateway.wire.messages.k29_describe_acls import DescribeAclsRequest
 from kledger.gateway.wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
@@ -40,7 +41,7 @@ JAAS: Final = (
 )
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": f"User:{ROOT};User:ANONYMOUS",
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
