@@ -1,5 +1,6 @@
 """Sources over sources; and one clear line about the first thing that is wrong."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,16 @@ def test_wrong_assignment_is_refused(assignment: str, message: str) -> None:
 
 def test_every_range_belongs_to_a_setting() -> None:
     assert set() == RANGES.keys() - own_names().keys()
+
+
+@pytest.mark.parametrize(
+    ("assignment", "mistake"),
+    [
+        ("super.users=root", "super.users: principal 'root', expected TYPE:NAME"),
+        ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "StandardAuthorizer"),
+        ("allow.everyone.if.no.acl.found=maybe", "allow.everyone.if.no.acl.found"),
+    ],
+)
+def test_mistake_in_the_settings_of_rules_ends_the_start(assignment: str, mistake: str) -> None:
+    with pytest.raises(SettingError, match=re.escape(mistake)):
+        load(assignments=[assignment])
