@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
+    NewTopic,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -25,8 +26,9 @@ from confluent_kafka.admin import (
 from kafka import KafkaConsumer, KafkaProducer
 
 from compat_tests.certificates import write_certificates
-from compat_tests.conftest import SETTINGS, Tool
+from compat_tests.conftest import SETTINGS, Tool, run_tool
 from compat_tests.deadlines import WAIT_MS, WAIT_S
+from compat_tests.programs import client_command
 from compat_tests.servers import KledgerServer
 from compat_tests.servers.ports import ReservedPort
 
@@ -205,6 +207,32 @@ def test_kafka_python(secured: Secured, topic: str, group: str, listener: str) -
     assert b"from kafka-python" == next(consumer).value
     consumer.close()
     assert b"from kafka-python" == received(secured, topic, "PLAINTEXT")
+
+
+@pytest.mark.slow
+@pytest.mark.peer("kafkajs")
+@pytest.mark.feature("SASL_SSL with SCRAM, and mTLS")
+@of_listeners
+def test_kafkajs(
+    secured: Secured, topic: str, group: str, listener: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLIENT_CA", secured.authority)
+    if listener == "SSL":
+        monkeypatch.setenv("CLIENT_CERTIFICATE", secured.own)
+    else:
+        monkeypatch.setenv("CLIENT_USER", USER)
+        monkeypatch.setenv("CLIENT_PASSWORD", PASSWORD)
+    admin = AdminClient(secured.librdkafka("PLAINTEXT"))
+    for created in admin.create_topics([NewTopic(topic, 1)]).values():
+        created.result(WAIT_S)
+    run_tool(
+        [*client_command("kafkajs"), "produce", secured.addresses[listener], topic, "5", "none"]
+    )
+    assert b"value-0" == received(secured, topic, "PLAINTEXT")
+    read = run_tool(
+        [*client_command("kafkajs"), "consume", secured.addresses[listener], topic, "5", group]
+    )
+    assert 5 == len(read.splitlines())
 
 
 @pytest.mark.peer("kafka-java-tools")

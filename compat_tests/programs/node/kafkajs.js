@@ -5,13 +5,32 @@
 //   kafkajs.js transact BOOTSTRAP TOPIC COUNT
 //   kafkajs.js copy     BOOTSTRAP TOPIC COUNT GROUP TARGET
 
+//
+// CLIENT_CA, CLIENT_CERTIFICATE (with its key), CLIENT_USER and CLIENT_PASSWORD of the environment
+// let it connect with TLS, with a certificate and with SCRAM.
+
+import { readFileSync } from "node:fs";
+
 import kafkajs from "kafkajs";
 
 const { CompressionTypes, Kafka, logLevel } = kafkajs;
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP };
 const [verb, bootstrap, topic, countText, ...rest] = process.argv.slice(2);
 const count = Number(countText);
-const kafka = new Kafka({ clientId: "kafkajs", brokers: [bootstrap], logLevel: logLevel.ERROR });
+const kafka = new Kafka({
+  clientId: "kafkajs",
+  brokers: [bootstrap],
+  logLevel: logLevel.ERROR,
+  ...security(process.env),
+});
+
+function security({ CLIENT_CA, CLIENT_CERTIFICATE, CLIENT_USER, CLIENT_PASSWORD }) {
+  if (!CLIENT_CA) return {};
+  const own = CLIENT_CERTIFICATE && readFileSync(CLIENT_CERTIFICATE);
+  const ssl = { ca: [readFileSync(CLIENT_CA)], ...(own && { cert: own, key: own }) };
+  const login = { mechanism: "scram-sha-512", username: CLIENT_USER, password: CLIENT_PASSWORD };
+  return CLIENT_USER ? { ssl, sasl: login } : { ssl };
+}
 
 function messages(prefix) {
   return Array.from({ length: count }, (_, i) => ({
