@@ -22,18 +22,12 @@ from kledger.native.errors import InvalidArgument
 from kledger.native.rpc.client_credentials import ClientCredentials
 from kledger.native.rpc.tls import ClientTls
 from kledger.security.jaas import parse_jaas
-from kledger.security.tls.key_text import without_password
+from kledger.security.tls.key_text import CERTIFICATE, PRIVATE_KEY, without_password
 
 FILE_BYTES_MAX: Final = 4 << 20
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTHBEARER: Final = "OAUTHBEARER"
-_PRIVATE_KEY: Final = re.compile(
-    r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL
-)
-_CERTIFICATE: Final = re.compile(
-    r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
-)
 _ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _NAME: Final = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -158,12 +152,12 @@ def _tls(properties: Mapping[str, str]) -> ClientTls:
         if is_given and text(name).upper() != "PEM":
             raise ValueError(f"{name}: expected PEM, got {text(name) or 'nothing'!r}")
     ca = _stored(text, "ssl.truststore.location", "ssl.truststore.certificates")
-    certificates = _CERTIFICATE.findall(ca)
+    certificates = CERTIFICATE.findall(ca)
     if ca and not certificates:
         raise ValueError("ssl.truststore: expected certificates in PEM")
     chain = _stored(text, "ssl.keystore.location", "ssl.keystore.certificate.chain")
-    key = _PRIVATE_KEY.search(text("ssl.keystore.key") or chain)
-    own = _CERTIFICATE.findall(chain)
+    key = PRIVATE_KEY.search(text("ssl.keystore.key") or chain)
+    own = CERTIFICATE.findall(chain)
     if chain and (key is None or not own):
         raise ValueError("ssl.keystore: expected a private key and a certificate in PEM")
     return ClientTls(

@@ -1,8 +1,18 @@
-"""Key text: a private key in PEM without its password, for libraries that take no password.
+"""Key text: keys and certificates in PEM, and keys without a password for libraries without one.
 
-Rule: the text is never written anywhere, and no message has anything of it.
+Rule: the text of a key is never written anywhere, and no message has anything of it.
 Must not know: who uses the key.
 """
+
+import re
+from typing import Final
+
+PRIVATE_KEY: Final = re.compile(
+    r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL
+)
+CERTIFICATE: Final = re.compile(
+    r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
+)
 
 
 def without_password(key: str, password: str) -> str:

@@ -5,22 +5,17 @@ unreadable or of another type than PEM is an error that names the setting.
 Must not know: sockets, which listener.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kledger.security.tls.key_text import CERTIFICATE, PRIVATE_KEY
+
 PEM_BYTES_MAX: Final = 4 << 20
 """Bytes of one file."""
 CLIENT_AUTH: Final = ("none", "requested", "required")
 PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
-_PRIVATE_KEY: Final = re.compile(
-    r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL
-)
-_CERTIFICATE: Final = re.compile(
-    r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
-)
 
 FileState = tuple[int, int, int]
 """Modification time in ns, size and inode."""
@@ -110,13 +105,13 @@ class TlsSettings:
         if self.keystore_location:
             setting = "ssl.keystore.location"
             text = _read(setting, self.keystore_location)
-            key = _PRIVATE_KEY.search(text)
+            key = PRIVATE_KEY.search(text)
             key_text, chain = key[0] if key is not None else "", text
         else:
             setting = "ssl.keystore.key"
             key_text, chain = self.keystore_key, self.keystore_certificate_chain
-        certificates = _CERTIFICATE.findall(chain)
-        if not _PRIVATE_KEY.search(key_text) or not certificates:
+        certificates = CERTIFICATE.findall(chain)
+        if not PRIVATE_KEY.search(key_text) or not certificates:
             raise TlsMistake(f"{setting}: expected a private key and a certificate in PEM")
         return TlsMaterial(
             key=key_text,
@@ -130,7 +125,7 @@ class TlsSettings:
         if self.truststore_location:
             setting = "ssl.truststore.location"
             text = _read(setting, self.truststore_location)
-        certificates = "\n".join(_CERTIFICATE.findall(text))
+        certificates = "\n".join(CERTIFICATE.findall(text))
         if not certificates and (self.client_auth != CLIENT_AUTH[0] or text):
             raise TlsMistake(
                 f"{setting}: expected certificates in PEM, as ssl.client.auth is {self.client_auth}"
