@@ -6,15 +6,12 @@ Behaviour:
   DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 
-from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.request_context import RequestContext
-from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.token_expiry import change_expiry
 from kledger.gateway.wire.messages.k39_renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
-from kledger.ledger import LedgerError
-from kledger.security.delegation_token_state import DelegationTokenRefused
 
 KEY = 39
 MIN_VERSION = 1
@@ -25,20 +22,11 @@ async def handle(
     context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     """Extend the life of a token."""
-    response = RenewDelegationTokenResponse()
-    if not context.peer.may_use_token_requests:
-        response.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        response.expiry_timestamp_ms = -1
-        return response
-    peer = context.peer
-    try:
-        changed = await context.services.delegation_tokens.renew(
-            request.hmac, peer.principal, request.renew_period_ms
-        )
-        response.expiry_timestamp_ms = changed.expiry_ms
-        context.services.audit.changed(
-            "renewed delegation token", peer.principal, peer.host, token=changed.token_id
-        )
-    except (DelegationTokenRefused, LedgerError) as error:
-        response.error_code = error_code_of(error)
-    return response
+    error_code, expiry_ms = await change_expiry(
+        context,
+        "renewed delegation token",
+        context.services.delegation_tokens.renew,
+        hmac=request.hmac,
+        period_ms=request.renew_period_ms,
+    )
+    return RenewDelegationTokenResponse(error_code=error_code, expiry_timestamp_ms=expiry_ms)

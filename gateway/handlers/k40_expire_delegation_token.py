@@ -7,15 +7,12 @@ Behaviour:
   DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 
-from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.request_context import RequestContext
-from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.token_expiry import change_expiry
 from kledger.gateway.wire.messages.k40_expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
-from kledger.ledger import LedgerError
-from kledger.security.delegation_token_state import DelegationTokenRefused
 
 KEY = 40
 MIN_VERSION = 1
@@ -26,20 +23,11 @@ async def handle(
     context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
     """Set when a token expires, or remove it."""
-    response = ExpireDelegationTokenResponse()
-    if not context.peer.may_use_token_requests:
-        response.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        response.expiry_timestamp_ms = -1
-        return response
-    peer = context.peer
-    try:
-        changed = await context.services.delegation_tokens.expire(
-            request.hmac, peer.principal, request.expiry_time_period_ms
-        )
-        response.expiry_timestamp_ms = changed.expiry_ms
-        context.services.audit.changed(
-            "expired delegation token", peer.principal, peer.host, token=changed.token_id
-        )
-    except (DelegationTokenRefused, LedgerError) as error:
-        response.error_code = error_code_of(error)
-    return response
+    error_code, expiry_ms = await change_expiry(
+        context,
+        "expired delegation token",
+        context.services.delegation_tokens.expire,
+        hmac=request.hmac,
+        period_ms=request.expiry_time_period_ms,
+    )
+    return ExpireDelegationTokenResponse(error_code=error_code, expiry_timestamp_ms=expiry_ms)
