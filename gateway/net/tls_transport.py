@@ -253,14 +253,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def write(self, data: Buffer) -> None:
         """Encrypt and send."""
-        if self._is_closing:
-            return
-        try:
-            self._encrypt(data)
-        except ssl.SSLError as error:
-            self._connection.tls_failed(_reason(error))
-            return
-        self._flush()
+        self.writelines((data,))
 
     def writelines(self, buffers: Iterable[Buffer]) -> None:
         """Encrypt and send several buffers."""
