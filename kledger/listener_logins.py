@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.listeners.endpoint import given_users, oauth_bearer_config
+from kledger.gateway.listeners.endpoint import given_users, oauth_bearer_config, offered_mechanisms
 from kledger.gateway.listeners.listener_plan import ListenerMistake, ListenerPlan
 from kledger.gateway.listeners.listener_settings import ListenerSettings
 from kledger.gateway.net.logins import Logins
@@ -113,8 +113,7 @@ def _bearer(
     """
     for plan in plans:
         settings = ListenerSettings(config, plan.name)
-        offered = map(str.upper, settings.words("sasl.enabled.mechanisms"))
-        if plan.protocol.has_sasl and OAUTHBEARER in offered:
+        if OAUTHBEARER in offered_mechanisms(plan, settings):
             return mechanisms.make_oauth_bearer(oauth_bearer_config(settings))
     if not config.sasl_oauthbearer_jwks_endpoint_url:
         return None

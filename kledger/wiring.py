@@ -396,24 +396,19 @@ class BrokerServer:
     async def _listen_kafka(self, services: Services, endpoints: Sequence[Endpoint]) -> None:
         """Listen on the endpoints; without any, on `server.kafka`."""
         address = self._settings.server.kafka
+        if not endpoints and address is None:
+            return
+        self._gateway = GatewayServer(services, self._make_connection)
         if endpoints:
-            self._gateway = GatewayServer(services, self._make_connection)
             bound = await self._gateway.start_endpoints(endpoints)
             self.kafka_address = ",".join(joined_address(*each) for each in bound)
-        elif address is not None:
-            self._gateway = GatewayServer(services, self._make_connection)
+            open_hosts = [each.plan.host for each in endpoints if not each.authenticates]
+        else:
+            assert address is not None, "neither endpoints nor an address"
             host, port = split_address("server.kafka", address)
             self.kafka_address = joined_address(*await self._gateway.start(host, port))
-        open_hosts = [each.plan.host for each in endpoints if not each.authenticates]
-        if not endpoints and address is not None:
-            open_hosts.append(split_address("server.kafka", address)[0])
-        reachable = [each for each in open_hosts if not is_loopback(each)]
-        if reachable:
-            logger.warning(
-                "listening without authentication on %s: whoever reaches this address may do "
-                "everything; see docs/SECURITY.md",
-                ", ".join(reachable),
-            )
+            open_hosts = [host]
+        _warn_of_open(open_hosts)
 
     @property
     def _native_has_tls(self) -> bool:
@@ -444,14 +439,8 @@ class BrokerServer:
 
     def _warn_if_open(self, services: Services, setting: str, address: str) -> None:
         """Warn of a listener whose clients may do everything from elsewhere."""
-        host, _ = split_address(setting, address)
-        if services.authorizer is None and not is_loopback(host):
-            logger.warning(
-                "%s: listening without authentication on %s: whoever reaches this address may do "
-                "everything; see docs/SECURITY.md",
-                setting,
-                host,
-            )
+        if services.authorizer is None:
+            _warn_of_open([split_address(setting, address)[0]], f"{setting}: ")
 
     async def _listen_native(
         self, services: Services, address: str, listener_logins: ListenerLogins
@@ -537,6 +526,23 @@ async def _check_address_free(name: str, address: str) -> None:
                 probe.bind(socket_address)
     except OSError as error:
         raise CannotStart(f"{name} {address}: {error.strerror or error}", is_mistake=True) from None
+
+
+def _warn_of_open(hosts: Sequence[str], listener: str = "") -> None:
+    """Warn of hosts other than loopback on which every client may do everything.
+
+    Args:
+        hosts: on which no client authenticates.
+        listener: what the warning begins with.
+    """
+    reachable = [each for each in hosts if not is_loopback(each)]
+    if reachable:
+        logger.warning(
+            "%slistening without authentication on %s: whoever reaches this address may do "
+            "everything; see docs/SECURITY.md",
+            listener,
+            ", ".join(reachable),
+        )
 
 
 def _start_error(error: BaseException, data: str | None) -> BaseException:

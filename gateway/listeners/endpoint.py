@@ -80,19 +80,25 @@ def make_endpoint(config: GatewayConfig, plan: ListenerPlan, mechanisms: Mechani
     except TlsMistake as error:
         raise ListenerMistake(f"listener {plan.name}: {error}") from None
     if plan.protocol.has_sasl:
-        names = settings.words("sasl.enabled.mechanisms")
+        names = offered_mechanisms(plan, settings)
         if not names:
             raise ListenerMistake(
                 f"listener {plan.name}: sasl.enabled.mechanisms: expected a mechanism"
             )
         endpoint.mechanisms = {
-            name.upper(): _make_mechanism(plan, settings, name.upper(), mechanisms)
-            for name in names
+            name: _make_mechanism(plan, settings, name, mechanisms) for name in names
         }
         endpoint.session_max_ms = {
             name: settings.number(REAUTHENTICATION, name) for name in endpoint.mechanisms
         }
     return endpoint
+
+
+def offered_mechanisms(plan: ListenerPlan, settings: ListenerSettings) -> list[str]:
+    """Return the names of the mechanisms of a listener, in capital letters; none without SASL."""
+    if not plan.protocol.has_sasl:
+        return []
+    return [name.upper() for name in settings.words("sasl.enabled.mechanisms")]
 
 
 def _mapping(settings: ListenerSettings) -> PrincipalMapping:
@@ -156,9 +162,7 @@ def given_users(config: GatewayConfig, plans: Sequence[ListenerPlan]) -> dict[st
     found: dict[str, str] = {}
     for plan in plans:
         settings = ListenerSettings(config, plan.name)
-        if plan.protocol.has_sasl and PLAIN in map(
-            str.upper, settings.words("sasl.enabled.mechanisms")
-        ):
+        if PLAIN in offered_mechanisms(plan, settings):
             found.update(_users_of(plan, settings, PLAIN))
     return found
 
