@@ -10,16 +10,23 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.listeners.endpoint import given_users, oauth_bearer_config, offered_mechanisms
+from kledger.gateway.listeners.endpoint import (
+    given_users,
+    make_endpoint,
+    oauth_bearer_config,
+    offered_mechanisms,
+)
 from kledger.gateway.listeners.listener_plan import ListenerMistake, ListenerPlan
 from kledger.gateway.listeners.listener_settings import ListenerSettings
 from kledger.gateway.net.logins import Logins
 from kledger.gateway.services import Services
+from kledger.runtime.entropy import Entropy
 from kledger.security.authorization_header import AuthorizationHeader
 from kledger.security.password_logins import PasswordLogins
 from kledger.security.sasl.mechanism import MakeMechanism
 from kledger.security.sasl.mechanisms import Mechanisms
 from kledger.security.sasl.oauth_bearer_state import OAUTHBEARER
+from kledger.security.sasl.token_login import finding_tokens
 from kledger.security.tls.distinguished_name import subject_of
 from kledger.security.tls.key_text import without_password
 from kledger.security.tls.principal_mapping import PrincipalMapping
@@ -30,6 +37,49 @@ if TYPE_CHECKING:
     from kledger.native.rpc.tls import TlsCredentials, TlsTexts
 
 logger = logging.getLogger(__name__)
+
+
+class ListenerSecurity:
+    """TLS and logins of all listeners of one server.
+
+    Attributes:
+        endpoints: the Kafka listeners, in the order of their plans.
+        logins: of the native and the admin listener.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        plans: Sequence[ListenerPlan],
+        entropy: Entropy,
+        *,
+        has_tls: bool,
+    ) -> None:
+        """Read the settings; the arguments are those of `ListenerLogins`.
+
+        Raises:
+            ListenerMistake: a setting cannot work.
+        """
+        self._mechanisms = Mechanisms(entropy)
+        self.endpoints = [make_endpoint(config, each, self._mechanisms) for each in plans]
+        self.logins = ListenerLogins(config, plans, self._mechanisms, has_tls=has_tls)
+
+    async def open(self, services: Services) -> None:
+        """Give the mechanisms what they need of the store, and load the keys of access tokens.
+
+        Raises:
+            ListenerMistake: the keys cannot be loaded.
+        """
+        self._mechanisms.users = services.users
+        self._mechanisms.find_token = finding_tokens(services.delegation_tokens)
+        try:
+            await self._mechanisms.open_keys(
+                clock=services.clock,
+                supervisor=services.supervisor,
+                pool=services.store.compute_pool,
+            )
+        except ValueError as error:
+            raise ListenerMistake(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from None
 
 
 class ListenerLogins:

@@ -15,9 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kledger.gateway.listeners.endpoint import Endpoint, make_endpoint
 from kledger.gateway.listeners.listener_plan import ListenerMistake, ListenerPlan, is_loopback
-from kledger.gateway.listeners.listener_settings import plans_of
+from kledger.gateway.listeners.listener_settings import is_security_configured, plans_of
 from kledger.gateway.net.logins import Logins
 from kledger.gateway.net.server import ConnectionMaker, GatewayServer
 from kledger.gateway.opening import open_services
@@ -33,7 +32,6 @@ from kledger.ledger import (
     StoreInUse,
     StoreUnusable,
 )
-from kledger.listener_logins import ListenerLogins
 from kledger.native.open_strategy import open_strategy
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.containment import NamedUnit
@@ -41,8 +39,6 @@ from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.free_memory import FreeMemory, release_object_memory
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
-from kledger.security.sasl.mechanisms import Mechanisms
-from kledger.security.sasl.token_login import finding_tokens
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
 from kledger.topics.cleaner import Cleaner
@@ -54,6 +50,8 @@ from kledger.topics.tier_url import remember_url
 
 if TYPE_CHECKING:
     from kledger.admin.server import AdminServer
+    from kledger.gateway.listeners.endpoint import Endpoint
+    from kledger.listener_logins import ListenerLogins, ListenerSecurity
     from kledger.native.rpc.server import RpcServer
     from kledger.native.server.service import NativeService
 
@@ -140,29 +138,26 @@ class BrokerServer:
         try:
             plans = plans_of(self._settings.kafka)
             await self._check_addresses(plans)
-            mechanisms = Mechanisms(self._entropy)
-            endpoints = [make_endpoint(self._settings.kafka, each, mechanisms) for each in plans]
+            security = self._read_security(plans)
             if settings.native is not None:
                 # Before gRPC is loaded, which would log each failed handshake, however many.
                 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-            listener_logins = ListenerLogins(
-                self._settings.kafka, plans, mechanisms, has_tls=self._native_has_tls
-            )
             self._tiers = self._make_tiers()
             self._store = await self._open_store()
             self._supervisor.containment = self._store.containment
             self._services = await self._build_services(self._store)
             show_services(self._services)
             self._show_fixed_values(self._services)
-            await self._open_mechanisms(mechanisms, self._services)
-            await self._listen_kafka(self._services, endpoints)
-            if settings.native is not None:
+            if security is not None:
+                await security.open(self._services)
+            await self._listen_kafka(self._services, security.endpoints if security else ())
+            if settings.native is not None and security is not None:
                 self.native_address = await self._listen_native(
-                    self._services, settings.native, listener_logins
+                    self._services, settings.native, security.logins
                 )
-            if settings.admin is not None:
+            if settings.admin is not None and security is not None:
                 self.admin_address = await self._listen_admin(
-                    self._services, settings.admin, listener_logins
+                    self._services, settings.admin, security.logins
                 )
             self._start_background_work(self._services)
         except BaseException as error:
@@ -393,7 +388,19 @@ class BrokerServer:
             if (address := getattr(settings, name)) is not None:
                 await _check_address_free(name, address)
 
-    async def _listen_kafka(self, services: Services, endpoints: Sequence[Endpoint]) -> None:
+    def _read_security(self, plans: Sequence[ListenerPlan]) -> "ListenerSecurity | None":
+        """Read the settings of TLS and logins; None: no client of this server logs in."""
+        server, config = self._settings.server, self._settings.kafka
+        has_logins = bool(plans) or server.native is not None or server.admin is not None
+        if not has_logins and not is_security_configured(config):
+            return None
+        # A server without logins does not load what they need.
+        from kledger.listener_logins import ListenerSecurity
+
+        has_tls = self._settings.native.tls and server.native is not None
+        return ListenerSecurity(config, plans, self._entropy, has_tls=has_tls)
+
+    async def _listen_kafka(self, services: Services, endpoints: "Sequence[Endpoint]") -> None:
         """Listen on the endpoints; without any, on `server.kafka`."""
         address = self._settings.server.kafka
         if not endpoints and address is None:
@@ -410,25 +417,6 @@ class BrokerServer:
             open_hosts = [host]
         _warn_of_open(open_hosts)
 
-    @property
-    def _native_has_tls(self) -> bool:
-        return self._settings.native.tls and self._settings.server.native is not None
-
-    async def _open_mechanisms(self, mechanisms: Mechanisms, services: Services) -> None:
-        """Give the mechanisms what they need of the store, and load the keys of access tokens."""
-        mechanisms.users = services.users
-        mechanisms.find_token = finding_tokens(services.delegation_tokens)
-        try:
-            await mechanisms.open_keys(
-                clock=self._clock,
-                supervisor=self._supervisor,
-                pool=services.store.compute_pool,
-            )
-        except ValueError as error:
-            raise CannotStart(
-                f"sasl.oauthbearer.jwks.endpoint.url: {error}", is_mistake=True
-            ) from None
-
     def _logins_of(self, services: Services) -> Logins:
         """Return what the logins of all listeners share."""
         if self._gateway is not None:
@@ -443,7 +431,7 @@ class BrokerServer:
             _warn_of_open([split_address(setting, address)[0]], f"{setting}: ")
 
     async def _listen_native(
-        self, services: Services, address: str, listener_logins: ListenerLogins
+        self, services: Services, address: str, listener_logins: "ListenerLogins"
     ) -> str:
         # gRPC takes longer to load than everything else together.
         from kledger.native.rpc.server import RpcServer
@@ -484,7 +472,7 @@ class BrokerServer:
             raise CannotStart(f"native {address}: {error}", is_mistake=True) from None
 
     async def _listen_admin(
-        self, services: Services, address: str, listener_logins: ListenerLogins
+        self, services: Services, address: str, listener_logins: "ListenerLogins"
     ) -> str:
         # HTTP takes longer to load than the server to start.
         from kledger.admin.access import AdminAccess

@@ -24,11 +24,21 @@ FAMILIES: Final = ("ssl.", "sasl.")
 """How names begin that may be given for one listener."""
 REAUTHENTICATION: Final = "connections.max.reauth.ms"
 _GLOBAL: Final = {field.name.replace("_", "."): field.name for field in fields(GatewayConfig)}
+_DEFAULTS: Final = GatewayConfig()
 
 
 def may_be_prefixed(name: str) -> bool:
     """Return whether a setting of ours can be given for one listener."""
     return name in _GLOBAL and (name.startswith(FAMILIES) or name == REAUTHENTICATION)
+
+
+def is_security_configured(config: GatewayConfig) -> bool:
+    """Return whether a setting that could be given for one listener was given for all."""
+    return any(
+        getattr(config, field) != getattr(_DEFAULTS, field)
+        for name, field in _GLOBAL.items()
+        if may_be_prefixed(name)
+    )
 
 
 class ListenerSettings:

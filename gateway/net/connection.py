@@ -13,7 +13,6 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
-from kledger.gateway.net.authentication_state import FRAME_BYTES_MAX as LOGIN_FRAME_BYTES_MAX
 from kledger.gateway.net.connection_state import (
     HOLD_BLOCKED,
     HOLD_NOT_ADMITTED,
@@ -26,7 +25,6 @@ from kledger.gateway.net.connection_state import (
     ResponseSlot,
 )
 from kledger.gateway.net.listener import ListenerState
-from kledger.gateway.net.login import Login
 from kledger.gateway.net.ports import ResponseFrame, ResponsePort
 from kledger.gateway.net.request_meter import RequestMeter
 from kledger.gateway.net.router import Route, encode_response
@@ -45,6 +43,7 @@ from kledger.runtime.metrics import Counter
 
 if TYPE_CHECKING:
     from kledger.gateway.listeners.endpoint import Endpoint
+    from kledger.gateway.net.login import Login
     from kledger.runtime.timers import TimerHandle
 
 logger = logging.getLogger(__name__)
@@ -121,8 +120,12 @@ class Connection(asyncio.BufferedProtocol):
         """Take the listener that the connection came in on, before the connection is made."""
         self.endpoint = endpoint
         if endpoint.mechanisms or endpoint.tls is not None:
+            # A server without logins does not load them.
+            from kledger.gateway.net.authentication_state import FRAME_BYTES_MAX
+            from kledger.gateway.net.login import Login
+
             self.login = Login(self, endpoint, self._listener.logins)
-            self._splitter.frame_bytes_max = LOGIN_FRAME_BYTES_MAX
+            self._splitter.frame_bytes_max = FRAME_BYTES_MAX
 
     # The life of the socket.
 

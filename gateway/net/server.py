@@ -10,17 +10,19 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kledger.gateway.configs.broker_entries import listener_text
 from kledger.gateway.configs.broker_settings import ADVERTISED_LISTENERS, LISTENERS
-from kledger.gateway.listeners.endpoint import Endpoint
 from kledger.gateway.net.connection import Connection
 from kledger.gateway.net.listener import ListenerState
 from kledger.gateway.net.logins import Logins
 from kledger.gateway.net.tls_transport import TlsTransport
 from kledger.gateway.request_context import AdvertisedAddress
 from kledger.gateway.services import Services
+
+if TYPE_CHECKING:
+    from kledger.gateway.listeners.endpoint import Endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class GatewayServer:
         self._show([("PLAINTEXT", host, bound_port)])
         return bound_host, bound_port
 
-    async def start_endpoints(self, endpoints: Sequence[Endpoint]) -> list[tuple[str, int]]:
+    async def start_endpoints(self, endpoints: "Sequence[Endpoint]") -> list[tuple[str, int]]:
         """Listen on every endpoint; return the addresses that were bound, in their order.
 
         An endpoint that advertises no address gets the one that is bound.
@@ -105,7 +107,7 @@ class GatewayServer:
         bound_host, bound_port = server.sockets[0].getsockname()[:2]
         return bound_host, bound_port
 
-    def _accept(self, listener: ListenerState, endpoint: Endpoint) -> asyncio.BaseProtocol:
+    def _accept(self, listener: ListenerState, endpoint: "Endpoint") -> asyncio.BaseProtocol:
         """Return the protocol of one socket of an endpoint."""
         connection = self._make_connection(listener)
         connection.enter(endpoint)
