@@ -63,6 +63,7 @@ from kledger.ledger.offload.tiers import OffloaderFactory
 from kledger.ledger.position import EARLIEST, LATEST, Position
 from kledger.ledger.storage_health import StorageFault, StorageFaultKind, StorageHealth
 from kledger.ledger.store import LedgerStore
+from kledger.ledger.table_store import RowChanged, TableStore
 from kledger.runtime.clock import Clock, SystemClock
 
 __all__ = [
@@ -114,6 +115,7 @@ __all__ = [
     "ReadPriority",
     "ResetInProgress",
     "Row",
+    "RowChanged",
     "RowsDone",
     "StorageEngine",
     "StorageFailed",
@@ -124,6 +126,7 @@ __all__ = [
     "StoreInUse",
     "StoreUnusable",
     "SystemClock",
+    "TableStore",
     "Terminated",
     "TierUnavailable",
     "TieredLedger",

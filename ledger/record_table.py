@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 from kledger.ledger.commits.committer import RowsDone, ignore_outcome
 from kledger.ledger.engine.base import Row
 from kledger.ledger.errors import LedgerError
-from kledger.ledger.store import LedgerStore
+from kledger.ledger.table_store import TableStore
 from kledger.runtime.deferred import Deferred
 
 G = TypeVar("G", bound=Hashable)
@@ -80,7 +80,7 @@ class RecordTable(Generic[K, R]):
 
     def __init__(
         self,
-        store: LedgerStore,
+        store: TableStore,
         rows: RecordRows[K, R],
         on_replay: Callable[[K], None] | None = None,
     ) -> None:
@@ -97,6 +97,7 @@ class RecordTable(Generic[K, R]):
         self._records: dict[K, R] = {}
         self._heads: dict[K, RecordChange] = {}
         """The newest change of a key that is being written."""
+        store.follow(rows.prefix, self._row_changed)
 
     def read(self, is_included: Callable[[K], bool] | None = None) -> Iterator[tuple[K, R]]:
         """Iterate over stored keys with their records, for `load`; changes nothing, blocks.
@@ -190,6 +191,16 @@ class RecordTable(Generic[K, R]):
         for key, record in changed:
             self.replay(key, record)
 
+    def _row_changed(self, row_key: bytes, row: bytes | None) -> None:
+        """Follow another process, which has written a row of this table."""
+        if row is not None:
+            self.replay(*self._rows.decode(row_key, row))
+            return
+        encode_key = self._rows.encode_key
+        deleted = next((key for key in self._records if encode_key(key) == row_key), None)
+        if deleted is not None:  # else it came and went between two looks
+            self.replay(deleted, None)
+
     def _begin(self, change: "RecordChange") -> None:
         """Let the record of a change that is being written be the head of its key."""
         self._heads[change[1]] = change
@@ -210,7 +221,7 @@ class GroupedRecordTable(Generic[G, K, R]):
 
     def __init__(
         self,
-        store: LedgerStore,
+        store: TableStore,
         rows: GroupedRecordRows[G, K, R],
         on_replay: Callable[[G, Mapping[K, R | None]], None] | None = None,
     ) -> None:
@@ -353,7 +364,7 @@ class GroupedRecordTable(Generic[G, K, R]):
 
 
 def _stored(
-    store: LedgerStore,
+    store: TableStore,
     prefix: bytes,
     decode_key: Callable[[bytes], K] | None,
     is_included: Callable[[K], bool] | None,

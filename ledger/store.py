@@ -45,6 +45,7 @@ from kledger.ledger.recovery import (
 from kledger.ledger.space_reclaim import SpaceReclaim, StartPace, throttled
 from kledger.ledger.storage_health import READING_ROWS, StorageHealth
 from kledger.ledger.store_services import IdCounter, MetadataVersions, StoreServices
+from kledger.ledger.table_store import RowChanged
 from kledger.runtime.blocking import Arguments, BlockingRunner, Result
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.compute_pool import ComputePool
@@ -335,6 +336,15 @@ class LedgerStore:
         self._check_usable()
         stored = [(keys.user_key(key), value) for key, value in rows]
         await submitted(lambda done: self._committer.submit_rows(stored, done))
+
+    # As the tables of a server that is alone; `shared_tables` has those that brokers share.
+
+    def change_lock(self) -> asyncio.Lock:
+        """Return a lock of its own: nobody else changes the rows of this store."""
+        return asyncio.Lock()
+
+    def follow(self, prefix: bytes, changed: RowChanged) -> None:
+        """Do nothing: no other process changes the rows of this store."""
 
     def get_row(self, key: bytes) -> bytes | None:
         """Return the durable value of a row of the user.
