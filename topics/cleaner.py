@@ -198,7 +198,7 @@ class Cleaner:
         Raises:
             TopicsError: a partition cannot be opened or read.
         """
-        logs = [await topic.open_partition(index) for index in range(topic.partition_count)]
+        logs = [await topic.open_partition(index) for index in topic.led_partitions()]
         horizons = tuple([await log.compaction.horizon() for log in logs])
         found = summarized([log.compaction.status for log in logs], horizons)
         asked_ms = self._asked_for.get(topic.id)
@@ -210,7 +210,7 @@ class Cleaner:
 
     async def _compact_all(self, topic: Topic) -> None:
         try:
-            for index in range(topic.partition_count):
+            for index in topic.led_partitions():
                 try:
                     async with self._running():
                         await self._compact(await topic.open_partition(index), None)
@@ -302,7 +302,7 @@ class Cleaner:
         for topic in self._registry.all():
             if not (topic.config.is_compacted or topic.config.compaction_threshold_bytes):
                 continue
-            for index in range(topic.partition_count):
+            for index in topic.led_partitions():
                 try:
                     cleaning = await self._cleaning(topic, index)
                 except (TopicsError, LedgerError) as error:

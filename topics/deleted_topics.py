@@ -8,7 +8,7 @@ Must not know: topics that exist.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from functools import partial
 from itertools import count
 from uuid import UUID
@@ -60,6 +60,15 @@ class DeletedTopics:
     def deletion(self, record: TopicRecord) -> RecordChange:
         """Return the record of a deletion; when it is durable, the removal starts."""
         return self._remaining.change(record.topic_id, record)
+
+    def begin_all(self, records: Iterable[TopicRecord]) -> None:
+        """Begin to remove what topics that other brokers may have deleted have left here.
+
+        If that is not stored, the next start finds what they have left.
+        """
+        for record in records:
+            if self._remaining.head(record.topic_id) is None:
+                self._remaining.submit(record.topic_id, record)
 
     def settle_first(self, topic_id: UUID, settle: Callable[[], Awaitable[None]]) -> None:
         """Await `settle` before what a topic has left is removed: then nothing adds to it."""

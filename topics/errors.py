@@ -34,6 +34,18 @@ class UnknownPartition(TopicsError):
     """The topic has no such partition, or the partition was deleted."""
 
 
+class NotLeader(TopicsError):
+    """Another broker leads the partition.
+
+    Attributes:
+        leader: its id.
+    """
+
+    def __init__(self, message: str, leader: int) -> None:
+        super().__init__(message)
+        self.leader = leader
+
+
 class MessageTooLarge(TopicsError):
     """The batch is larger than the topic's max.message.bytes."""
 

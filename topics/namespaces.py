@@ -8,7 +8,7 @@ Must not know: topics.
 
 from collections.abc import Callable, Mapping
 
-from kledger.ledger import LedgerStore
+from kledger.ledger import TableStore
 from kledger.ledger.record_table import RecordChange, RecordTable
 from kledger.topics.config.topic_config import NO_CONFIGS
 from kledger.topics.errors import NamespaceAlreadyExists, TooManyNamespaces, UnknownNamespace
@@ -22,14 +22,14 @@ NAMESPACES_MAX = 10_000
 class Namespaces:
     """The namespaces of one store; the registry makes it, and alone changes it."""
 
-    def __init__(self, store: LedgerStore, on_replay: Callable[[str], None]) -> None:
+    def __init__(self, tables: TableStore, on_replay: Callable[[str], None]) -> None:
         """Prepare; `load` reads them.
 
         Args:
-            store: has them.
+            tables: have them.
             on_replay: called with the name of a namespace whose record has changed.
         """
-        self._records = RecordTable(store, NAMESPACE_ROWS, on_replay)
+        self._records = RecordTable(tables, NAMESPACE_ROWS, on_replay)
 
     def load(self) -> None:
         """Read all of them. Raises UnreadableRow."""

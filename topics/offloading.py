@@ -125,7 +125,7 @@ class Offloading:
             raise NoTier("the server has no tier to offload to: offload.url is not set")
         if self._is_running(topic):
             raise OffloadRunning(f"an offload of {topic.name} runs already")
-        indexes = range(topic.partition_count) if partition is None else [partition]
+        indexes = topic.led_partitions() if partition is None else [partition]
         self._runs[topic.id] = _LastRun(OffloadState.RUNNING)
         self._supervisor.spawn(
             self._copy_all(topic, indexes, until), f"offload of {topic.name}", unit=_ASKED
@@ -137,7 +137,7 @@ class Offloading:
         Raises:
             LedgerError: the rows of a partition cannot be read.
         """
-        ledgers = [await self.ledgers(topic, index) for index in range(topic.partition_count)]
+        ledgers = [await self.ledgers(topic, index) for index in topic.led_partitions()]
         run = self._runs.get(topic.id, _LastRun(OffloadState.NOT_RUN))
         return TopicOffload(
             state=run.state,
@@ -238,7 +238,7 @@ class Offloading:
         Partitions with unreadable rows are among them: opening one logs what is wrong.
         """
         found = []
-        for index in range(topic.partition_count):
+        for index in topic.led_partitions():
             name = topic.ledger_name(index)
             if topic.is_open(index) or not self._store.has_managed_ledger(name):
                 continue

@@ -12,6 +12,7 @@ from contextlib import suppress
 from kledger.ledger import LedgerError, LedgerStore, OffloadPolicies
 from kledger.topics.errors import TopicsError
 from kledger.topics.partition.partition_checkpointer import ledger_config
+from kledger.topics.partition.records import TopicRecord
 from kledger.topics.partition.results import from_ledger_error
 from kledger.topics.topic import Topic
 
@@ -24,12 +25,16 @@ class PartitionAddition:
     `prepare`, then the caller stores the new count and calls `follow` when it holds, then `settle`.
     """
 
-    def __init__(self, topic: Topic, store: LedgerStore, total: int) -> None:
-        """Args: total: the new partition count."""
+    def __init__(self, topic: Topic, store: LedgerStore, record: TopicRecord) -> None:
+        """Args: record: of the topic with its new partitions."""
         self._topic = topic
         self._store = store
-        self._old = range(topic.partition_count)
-        self._new = range(topic.partition_count, total)
+        self._old = topic.led_partitions()
+        self._new = [
+            index
+            for index in range(topic.partition_count, record.partition_count)
+            if topic.leads(index, record)
+        ]
         self._prepared: set[str] = set()
         self._current: set[str] = set()
 

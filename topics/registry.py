@@ -10,9 +10,10 @@ Must not know: requests, records.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
-from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger import LedgerError, LedgerStore, TableStore
 from kledger.ledger.record_table import RecordChange, RecordTable, submit_together
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.entropy import Entropy, SystemEntropy
@@ -37,10 +38,12 @@ from kledger.topics.errors import (
     UnknownTopic,
 )
 from kledger.topics.namespaces import Namespaces, unknown_namespace
+from kledger.topics.partition.partition_loader import parse_ledger_name
 from kledger.topics.partition.partition_tier import Tier
 from kledger.topics.partition.records import TOPIC_ROWS, TopicRecord
 from kledger.topics.partition.results import from_ledger_error
 from kledger.topics.partition_addition import PartitionAddition
+from kledger.topics.placement import Placement
 from kledger.topics.retention import LowestCommittedOffset, enforce_retention, no_group
 from kledger.topics.topic import Topic, unknown_topic
 from kledger.topics.topic_names import (
@@ -61,8 +64,20 @@ TOPICS_PER_TICK_MAX = 500
 """Topics in which idle partitions are searched in one tick of the event loop."""
 
 
+class TopicCluster(NamedTuple):
+    """What the topics of several brokers have in common.
+
+    Attributes:
+        tables: where topics and namespaces are kept.
+        placement: which broker leads a new partition.
+    """
+
+    tables: TableStore
+    placement: Placement
+
+
 class TopicRegistry:
-    """All topics of a store."""
+    """All topics of a server, or of the brokers that share them."""
 
     def __init__(
         self,
@@ -71,18 +86,23 @@ class TopicRegistry:
         clock: Clock,
         entropy: Entropy,
         tier: Tier | None,
+        *,
+        cluster: TopicCluster | None = None,
     ) -> None:
         self.defaults = defaults
         self.epoch = 0
         self._store = store
+        tables: TableStore = store if cluster is None else cluster.tables
+        self.placement = None if cluster is None else cluster.placement
+        """Which brokers lead new partitions; None: this one, which is alone."""
         self._clock = clock
         self._entropy = entropy
-        self._records = RecordTable(store, TOPIC_ROWS, self._replayed)
-        self.namespaces = Namespaces(store, self._namespace_replayed)
+        self._records = RecordTable(tables, TOPIC_ROWS, self._replayed)
+        self.namespaces = Namespaces(tables, self._namespace_replayed)
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._collisions: dict[str, str] = {}
-        self._changing = asyncio.Lock()
+        self._changing = tables.change_lock()
         self._addition: PartitionAddition | None = None
         """Partitions that are being added."""
         self._supervisor = Supervisor(containment=store.containment)
@@ -100,8 +120,18 @@ class TopicRegistry:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         tier: Tier | None = None,
+        *,
+        cluster: TopicCluster | None = None,
     ) -> "TopicRegistry":
         """Load all topics; partitions are opened by their first use.
+
+        Args:
+            store: has the partitions of this broker, and the topics of a server that is alone.
+            defaults: settings of topics.
+            clock: the machine's by default.
+            entropy: the machine's by default.
+            tier: where ledgers are offloaded to.
+            cluster: what brokers share; None: the server is alone.
 
         Raises:
             UnreadableRow: a stored topic cannot be read.
@@ -112,10 +142,13 @@ class TopicRegistry:
             clock or SystemClock(),
             entropy or SystemEntropy(),
             tier,
+            cluster=cluster,
         )
         registry.namespaces.load()
         registry._records.load()
         registry._deleted_topics.load()
+        if cluster is not None:
+            registry._deleted_topics.begin_all(_unknown_topics(store, registry._by_id))
         return registry
 
     # Lookups (plain)
@@ -142,6 +175,7 @@ class TopicRegistry:
         partitions: int = USE_DEFAULT,
         configs: Mapping[str, str] | None = None,
         replication: int = USE_DEFAULT,
+        assigned: Sequence[int] | None = None,
     ) -> TopicRecord:
         """Check what `create` checks, and change nothing.
 
@@ -157,8 +191,9 @@ class TopicRegistry:
         check_partition_count(count)
         if replication not in (USE_DEFAULT, 1):
             raise InvalidReplicationFactor(f"replication factor {replication}, expected 1 or -1")
+        leaders = () if self.placement is None else self.placement.place(count, assigned=assigned)
         record = TopicRecord(
-            name, self._entropy.uuid4(), count, dict(configs or {}), self._clock.now_ms()
+            name, self._entropy.uuid4(), count, dict(configs or {}), self._clock.now_ms(), leaders
         )
         check_configs(record.configs)
         check_strategy(record.configs, self.defaults)
@@ -204,8 +239,16 @@ class TopicRegistry:
         partitions: int = USE_DEFAULT,
         configs: Mapping[str, str] | None = None,
         replication: int = USE_DEFAULT,
+        assigned: Sequence[int] | None = None,
     ) -> Topic:
         """Create a topic; -1 is the default.
+
+        Args:
+            name: of the topic.
+            partitions: how many.
+            configs: settings of its own.
+            replication: 1 is all that there is.
+            assigned: the brokers that lead its partitions; None: any.
 
         Raises:
             TopicsError: see `check_creation`.
@@ -214,7 +257,11 @@ class TopicRegistry:
         async with self._changing:
             await self._settle_writes()
             record = self.check_creation(
-                name, partitions=partitions, configs=configs, replication=replication
+                name,
+                partitions=partitions,
+                configs=configs,
+                replication=replication,
+                assigned=assigned,
             )
             changes = [self._records.change(record.name, record)]
             if not self.namespaces.exists(namespace := namespace_of(record.name)):
@@ -259,11 +306,19 @@ class TopicRegistry:
         changes: list[RecordChange] = []
         for topic in topics:
             changes.append(self._records.change(topic.name, None))
-            changes.append(self._deleted_topics.deletion(topic.record))
+            if self.placement is None:  # else every broker follows the record, this one too
+                changes.append(self._deleted_topics.deletion(topic.record))
         await _submit(changes)
 
-    async def create_partitions(self, name: str, total: int) -> Topic:
+    async def create_partitions(
+        self, name: str, total: int, assigned: Sequence[int] | None = None
+    ) -> Topic:
         """Add partitions to a topic; durable cursors begin at their first entry.
+
+        Args:
+            name: of the topic.
+            total: how many it has then.
+            assigned: the brokers that lead the new ones; None: any.
 
         Raises:
             UnknownTopic: no such topic exists.
@@ -271,27 +326,40 @@ class TopicRegistry:
             TopicStorageFailed: nothing has changed.
         """
         # An addition left halfway would lack cursors, so a caller cannot cancel it.
-        addition = self._create_partitions(name, total)
+        addition = self._create_partitions(name, total, assigned)
         return await self._supervisor.finish(addition, f"add partitions to {name}")
 
-    async def _create_partitions(self, name: str, total: int) -> Topic:
+    async def _create_partitions(
+        self, name: str, total: int, assigned: Sequence[int] | None
+    ) -> Topic:
         async with self._changing:
             await self._settle_writes()
             topic = self._expect(name)
             self.check_partitions(topic, total)
             topic.keeps_open = True  # the addition follows the cursors of open partitions
             try:
-                await self._add_partitions(topic, total)
+                await self._add_partitions(topic, total, assigned)
             finally:
                 topic.keeps_open = False
             return topic
 
-    async def _add_partitions(self, topic: Topic, total: int) -> None:
-        addition = self._addition = PartitionAddition(topic, self._store, total)
+    async def _add_partitions(
+        self, topic: Topic, total: int, assigned: Sequence[int] | None
+    ) -> None:
+        existing = topic.record.leaders
+        leaders = (
+            self.placement.place(
+                total - topic.partition_count, existing=existing, assigned=assigned
+            )
+            if self.placement is not None
+            else existing
+        )
+        record = topic.record._replace(partition_count=total, leaders=leaders)
+        addition = self._addition = PartitionAddition(topic, self._store, record)
         try:
             await addition.prepare()
             try:
-                await self._change(topic, partition_count=total, configs=topic.configs)
+                await self._change(record)
             except TopicsError:
                 await addition.undo()
                 raise
@@ -327,7 +395,7 @@ class TopicRegistry:
             await self._settle_writes()
             topic = self._expect(name)
             configs = self.check_changes(topic, changes, replace=replace)
-            await self._change(topic, partition_count=topic.partition_count, configs=configs)
+            await self._change(topic.record._replace(configs=dict(configs)))
             return topic
 
     # Namespaces
@@ -501,6 +569,12 @@ class TopicRegistry:
     def _replayed(self, name: str) -> None:
         """Follow the record of a topic: it is durable, or was loaded, or has been deleted."""
         record, topic = self._records.get(name), self._topics.get(name)
+        if topic is not None and record is not None and record.topic_id != topic.id:
+            self._remove(topic)  # another broker has deleted it and created it again
+            topic = None
+        if self.placement is not None:
+            before = () if topic is None else topic.record.leaders
+            self.placement.count(before, () if record is None else record.leaders)
         if topic is None:
             assert record is not None, f"there was no topic {name!r}"
             self._add(record)
@@ -521,6 +595,7 @@ class TopicRegistry:
             tier=self.tier,
             clock=self._clock,
             supervisor=self._supervisor,
+            broker_id=None if self.placement is None else self.placement.broker_id,
         )
         self._topics[topic.name] = topic
         self._by_id[topic.id] = topic
@@ -533,13 +608,23 @@ class TopicRegistry:
         topic.mark_deleted()
         if not topic.is_settled:
             self._deleted_topics.settle_first(topic.id, topic.settle)
+        if self.placement is not None:
+            self._deleted_topics.begin_all([topic.record])
 
-    async def _change(
-        self, topic: Topic, *, partition_count: int, configs: Mapping[str, str]
-    ) -> None:
-        old = topic.record
-        record = TopicRecord(old.name, old.topic_id, partition_count, dict(configs), old.created_ms)
+    async def _change(self, record: TopicRecord) -> None:
         await _submit([self._records.change(record.name, record)])
+
+
+def _unknown_topics(store: LedgerStore, known: Mapping[UUID, Topic]) -> list[TopicRecord]:
+    """Return the topics that were deleted while this broker did not run, by what they left."""
+    counts: dict[tuple[str, UUID], int] = {}
+    for name in store.managed_ledger_names():
+        topic, topic_id, index = parse_ledger_name(name)
+        if topic_id not in known:
+            counts[topic, topic_id] = max(counts.get((topic, topic_id), 0), index + 1)
+    return [
+        TopicRecord(topic, topic_id, count, {}, 0) for (topic, topic_id), count in counts.items()
+    ]
 
 
 def _changed(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

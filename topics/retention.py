@@ -50,7 +50,7 @@ async def enforce_retention(
         return
     closed = [
         index
-        for index in range(topic.partition_count)
+        for index in topic.led_partitions()
         if not topic.is_open(index) and store.has_managed_ledger(topic.ledger_name(index))
     ]
     for start in range(0, len(closed), CLOSED_PER_CALL_MAX):

@@ -18,7 +18,13 @@ from kledger.topics.config.topic_config import (
     TopicDefaults,
     effective_config,
 )
-from kledger.topics.errors import TopicsError, TopicStorageFailed, UnknownPartition, UnknownTopic
+from kledger.topics.errors import (
+    NotLeader,
+    TopicsError,
+    TopicStorageFailed,
+    UnknownPartition,
+    UnknownTopic,
+)
 from kledger.topics.keys import PartitionKeys
 from kledger.topics.partition.partition_loader import (
     PartitionContext,
@@ -46,7 +52,9 @@ class Topic:
         supervisor: Supervisor,
         namespace_configs: Mapping[str, str] = NO_CONFIGS,
         tier: Tier | None = None,
+        broker_id: int | None = None,
     ) -> None:
+        """Args: broker_id: of this broker; None: of a server that is alone."""
         self.record = record
         self.name = record.name
         self.id: UUID = record.topic_id
@@ -67,6 +75,7 @@ class Topic:
         self._clock = clock
         self._supervisor = supervisor
         self._tier = tier
+        self._broker_id = broker_id
         self._deleted_offloads: list[PartitionOffload] = []
         """Of partitions that were open when the topic was deleted."""
         self._partitions: dict[int, PartitionLog] = {}
@@ -82,6 +91,20 @@ class Topic:
     def configs(self) -> Mapping[str, str]:
         """The settings that were set on the topic itself."""
         return self.record.configs
+
+    def leader_of(self, index: int) -> int | None:
+        """The broker that leads a partition; None: this one, as there is no other."""
+        leaders = self.record.leaders
+        return leaders[index] if leaders else None
+
+    def leads(self, index: int, record: TopicRecord | None = None) -> bool:
+        """Whether this broker leads a partition, by the topic's record or another one of it."""
+        leaders = (record or self.record).leaders
+        return not leaders or leaders[index] == self._broker_id
+
+    def led_partitions(self) -> list[int]:
+        """The partitions that this broker leads."""
+        return [index for index in range(self.partition_count) if self.leads(index)]
 
     def partition(self, index: int) -> PartitionLog | None:
         """An open partition, which counts as used; plain, for the hot path."""
@@ -117,7 +140,7 @@ class Topic:
         """
         if self.is_deleted or not 0 <= index < self.partition_count or index in self._changing:
             return None
-        if index in self._partitions:
+        if index in self._partitions or not self.leads(index):
             return None
 
         def lost(error: LedgerError) -> None:
@@ -139,6 +162,7 @@ class Topic:
 
         Raises:
             UnknownPartition: the topic has no such partition, or was deleted.
+            NotLeader: another broker leads it.
             TopicStorageFailed: it cannot be opened now.
         """
         found = self.partition(index)
@@ -287,6 +311,13 @@ class Topic:
         if not 0 <= index < self.partition_count:
             raise UnknownPartition(
                 f"partition {index} of {self.name}, expected 0 to {self.partition_count - 1}"
+            )
+        leader = self.leader_of(index)
+        if leader is not None and leader != self._broker_id:
+            raise NotLeader(
+                f"partition {index} of {self.name}: expected {self._broker_id} as its leader, got "
+                f"{leader}",
+                leader,
             )
 
 

@@ -58,6 +58,13 @@ def managed_ledger_name(topic: str, topic_id: UUID, index: int) -> str:
     return f"{topic}-{index}/{topic_id.hex}"
 
 
+def parse_ledger_name(name: str) -> tuple[str, UUID, int]:
+    """Return topic, id and index of the partition with a managed ledger."""
+    partition, _, topic_id = name.rpartition("/")
+    topic, _, index = partition.rpartition("-")
+    return topic, UUID(hex=topic_id), int(index)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionContext:
     """The partition to open, and what its log is made of.

@@ -34,13 +34,18 @@ CHECKPOINT_VERSION = 2
 
 
 class TopicRecord(NamedTuple):
-    """A topic as it is stored; everything in it is text or a number."""
+    """A topic as it is stored; everything in it is text or a number.
+
+    Attributes:
+        leaders: the broker of each partition; empty: of a server that is alone.
+    """
 
     name: str
     topic_id: UUID
     partition_count: int
     configs: Mapping[str, str]
     created_ms: int
+    leaders: tuple[int, ...] = ()
 
 
 class NamespaceRecord(NamedTuple):
@@ -78,6 +83,7 @@ def _topic_fields(record: TopicRecord) -> dict[str, Any]:
         "partitions": record.partition_count,
         "configs": dict(record.configs),
         "created_ms": record.created_ms,
+        **({"leaders": record.leaders} if record.leaders else {}),
     }
 
 
@@ -88,6 +94,7 @@ def _topic_record(fields: Any) -> TopicRecord:
         int(fields["partitions"]),
         {str(name): str(value) for name, value in fields["configs"].items()},
         int(fields["created_ms"]),
+        tuple(map(int, fields.get("leaders", ()))),
     )
 
 

@@ -1,0 +1,79 @@
+"""Placement: which broker leads a partition.
+
+Rule: the record of a topic names a broker for each partition, for as long as the partition lives.
+New partitions go to the brokers that lead the fewest of the topic, and then the fewest of all.
+A server that is alone leads everything, and its records name nobody.
+Must not know: addresses, how brokers agree on records.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from heapq import heapify, heapreplace
+from typing import TypeAlias
+
+from kledger.topics.errors import InvalidPartitions
+
+Leaders: TypeAlias = tuple[int, ...]
+"""The broker of each partition; empty: the only one."""
+
+
+def place_partitions(
+    count: int, led: Mapping[int, int], brokers: Collection[int], existing: Sequence[int] = ()
+) -> Leaders:
+    """Return the brokers of new partitions.
+
+    Args:
+        count: how many partitions.
+        led: how many partitions of all topics each broker leads.
+        brokers: that may lead them, at least one.
+        existing: the brokers of the partitions that the topic has.
+    """
+    in_topic = Counter(existing)
+    order = [(in_topic[broker], led.get(broker, 0), broker) for broker in brokers]
+    heapify(order)
+    placed = []
+    for _ in range(count):
+        of_topic, of_all, broker = order[0]
+        placed.append(broker)
+        heapreplace(order, (of_topic + 1, of_all + 1, broker))
+    return tuple(placed)
+
+
+class Placement:
+    """The partitions of a cluster, as one of its brokers knows them.
+
+    Attributes:
+        broker_id: of this broker.
+        broker_ids: of all brokers that may lead new partitions.
+    """
+
+    def __init__(self, broker_id: int, broker_ids: Sequence[int]) -> None:
+        self.broker_id = broker_id
+        self.broker_ids = tuple(broker_ids)
+        self._led: Counter[int] = Counter()
+
+    def count(self, before: Leaders, after: Leaders) -> None:
+        """Note that the leaders of a topic have changed; empty: it did or does not exist."""
+        self._led.subtract(before)
+        self._led.update(after)
+
+    def place(
+        self, count: int, *, existing: Leaders = (), assigned: Sequence[int] | None = None
+    ) -> Leaders:
+        """Return the leaders of a topic that gets partitions.
+
+        Args:
+            count: of the new partitions.
+            existing: the leaders of those that it has.
+            assigned: the brokers that its user demands for the new ones; None: any.
+
+        Raises:
+            InvalidPartitions: there is no such broker.
+        """
+        if assigned is None:
+            return (*existing, *place_partitions(count, self._led, self.broker_ids, existing))
+        for broker in assigned:
+            if broker not in self.broker_ids:
+                known = ", ".join(map(str, self.broker_ids))
+                raise InvalidPartitions(f"broker {broker}: expected one of {known}")
+        return (*existing, *assigned)
