@@ -37,6 +37,7 @@ _CODES = ErrorTable(
         topics_errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         topics_errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
         topics_errors.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        topics_errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         topics_errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
         topics_errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
         # Producers and consumers fail at once: a namespace does not come by waiting for it.

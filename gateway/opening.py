@@ -4,6 +4,8 @@ Rule: the coordinators load their stored state here, and run their timers from h
 Must not know: listeners, settings beyond the gateway's, processes.
 """
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.configs.broker_settings import BrokerSettings
 from kledger.gateway.configs.client_metrics import ClientMetricsSubscriptions
@@ -19,9 +21,9 @@ from kledger.gateway.coordinator.transactions.transaction_coordinator import (
 )
 from kledger.gateway.coordinator.transactions.txn_markers import TransactionMarkers
 from kledger.gateway.quotas.client_quotas import ClientQuotas
-from kledger.gateway.services import Services
+from kledger.gateway.services import Services, log_dir_of
 from kledger.gateway.telemetry.client_telemetry import ClientTelemetry
-from kledger.ledger import LedgerStore
+from kledger.ledger import LedgerStore, TableStore
 from kledger.runtime.clock import Clock
 from kledger.runtime.entropy import Entropy
 from kledger.runtime.metrics import Metrics
@@ -31,12 +33,25 @@ from kledger.security.authorizer import STANDARD_AUTHORIZER, Authorizer, parse_s
 from kledger.security.delegation_token_state import DelegationTokenConfig
 from kledger.security.delegation_tokens import open_users
 from kledger.topics import TopicRegistry
+from kledger.topics.placement import Placement
+
+if TYPE_CHECKING:
+    from kledger.gateway.cluster_brokers import ClusterBrokers
+
+
+class Cluster(NamedTuple):
+    """What a broker shares with others, and what it knows of them."""
+
+    tables: TableStore
+    brokers: "ClusterBrokers"
+    placement: Placement
 
 
 def open_services(
     store: LedgerStore,
     registry: TopicRegistry,
     *,
+    cluster: Cluster | None = None,
     config: GatewayConfig,
     clock: Clock,
     timers: Timers,
@@ -44,9 +59,23 @@ def open_services(
     entropy: Entropy,
     metrics: Metrics | None = None,
 ) -> Services:
-    """Load groups, offsets, transactions and access rules, and begin to serve them."""
+    """Load groups, offsets, transactions and access rules, and begin to serve them.
+
+    Args:
+        store: has the partitions, groups and transactions of this broker.
+        registry: the topics.
+        config: of the gateway.
+        clock: the time of everything.
+        timers: likewise.
+        supervisor: owns what runs in the background.
+        entropy: makes ids.
+        cluster: what brokers share; None: the server is alone.
+        metrics: counts; None: nobody looks at them.
+    """
+    tables: TableStore = store if cluster is None else cluster.tables
+    coordinated = range if cluster is None else cluster.brokers.coordinated_shards
     group_config = GroupConfig.from_gateway(config)
-    group_settings = GroupSettings(store, config, group_config)
+    group_settings = GroupSettings(tables, config, group_config)
     groups = GroupCoordinator.open(
         store,
         catalog=RegistryCatalog(registry),
@@ -54,8 +83,9 @@ def open_services(
         clock=clock,
         timers=timers,
         entropy=entropy,
+        coordinated=coordinated,
     )
-    producer_ids = ProducerIds(store)
+    producer_ids = ProducerIds(tables)
     transactions = TransactionCoordinator(
         TransactionDependencies(
             store=store,
@@ -67,10 +97,11 @@ def open_services(
             clock=clock,
             timers=timers,
             supervisor=supervisor,
+            coordinated=coordinated,
         )
     )
     transactions.start()
-    client_metrics = ClientMetricsSubscriptions(store)
+    client_metrics = ClientMetricsSubscriptions(tables)
     telemetry = ClientTelemetry(
         client_metrics,
         config=config,
@@ -79,14 +110,16 @@ def open_services(
         entropy=entropy,
         compute_pool=store.compute_pool,
     )
-    broker_settings = BrokerSettings(store, registry, config)
-    users, tokens = open_users(store, _token_config(config), clock=clock, entropy=entropy)
-    return Services(
+    broker_settings = BrokerSettings(tables, registry, config, log_dir_of(store))
+    users, tokens = open_users(
+        tables, _token_config(config), clock=clock, entropy=entropy, pool=store.compute_pool
+    )
+    services = Services(
         registry=registry,
         groups=groups,
         producer_ids=producer_ids,
         transactions=transactions,
-        quotas=ClientQuotas(store, clock, config),
+        quotas=ClientQuotas(tables, clock, config),
         users=users,
         delegation_tokens=tokens,
         broker_settings=broker_settings,
@@ -99,13 +132,16 @@ def open_services(
         timers=timers,
         supervisor=supervisor,
         store=store,
-        authorizer=_open_authorizer(store, config, clock),
+        authorizer=_open_authorizer(tables, config, clock),
         entropy=entropy,
         metrics=metrics or Metrics(),
     )
+    if cluster is not None:
+        services.brokers = cluster.brokers
+    return services
 
 
-def _open_authorizer(store: LedgerStore, config: GatewayConfig, clock: Clock) -> Authorizer | None:
+def _open_authorizer(tables: TableStore, config: GatewayConfig, clock: Clock) -> Authorizer | None:
     """Load the access rules, if the settings switch them on; any other class is refused."""
     if not config.authorizer_class_name:
         return None
@@ -115,7 +151,7 @@ def _open_authorizer(store: LedgerStore, config: GatewayConfig, clock: Clock) ->
             f"{config.authorizer_class_name!r}"
         )
     return Authorizer(
-        store,
+        tables,
         clock,
         super_users=parse_super_users(config.super_users),
         allows_without_rules=config.allow_everyone_if_no_acl_found,

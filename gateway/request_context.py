@@ -6,7 +6,7 @@ Must not know: sockets, frames, response order.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kledger.gateway.api_errors import ApiError
 from kledger.gateway.api_rights import REFUSALS
@@ -18,6 +18,9 @@ from kledger.security.acl_state import CLUSTER_NAME, AclRule, Operation, Resourc
 from kledger.security.principal import ANONYMOUS, Principal
 from kledger.topics.topic_names import resolve_name
 
+if TYPE_CHECKING:
+    from kledger.gateway.config import GatewayConfig
+
 UNKNOWN_SOFTWARE = "unknown"
 
 
@@ -27,6 +30,11 @@ class AdvertisedAddress(NamedTuple):
     name: str
     host: str
     port: int
+
+
+def plain_listener(config: "GatewayConfig") -> AdvertisedAddress:
+    """Return the listener of `server.kafka`."""
+    return AdvertisedAddress("PLAINTEXT", config.advertised_host, config.advertised_port)
 
 
 @dataclass(slots=True)
@@ -68,10 +76,7 @@ class RequestContext:
     @property
     def advertised(self) -> AdvertisedAddress:
         """What this client connects to, by the listener that its request came in on."""
-        if self.peer.listener is not None:
-            return self.peer.listener
-        config = self.services.config
-        return AdvertisedAddress("PLAINTEXT", config.advertised_host, config.advertised_port)
+        return self.peer.listener or plain_listener(self.services.config)
 
     @property
     def telemetry_client(self) -> TelemetryClient:

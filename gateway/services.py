@@ -7,12 +7,14 @@ Must not know: how the parts are built, or which handler uses which.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kledger.gateway.brokers import OneBroker
 from kledger.gateway.wire.uuid_text import uuid_text
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.metrics import Metrics
 from kledger.security.audit import AuditLog
 
 if TYPE_CHECKING:
+    from kledger.gateway.brokers import Brokers
     from kledger.gateway.config import GatewayConfig
     from kledger.gateway.configs.broker_settings import BrokerSettings
     from kledger.gateway.configs.client_metrics import ClientMetricsSubscriptions
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     )
     from kledger.gateway.quotas.client_quotas import ClientQuotas
     from kledger.gateway.telemetry.client_telemetry import ClientTelemetry
-    from kledger.ledger import LedgerStore
+    from kledger.ledger import LedgerStore, TableStore
     from kledger.runtime.clock import Clock
     from kledger.runtime.tasks import Supervisor
     from kledger.runtime.timers import Timers
@@ -42,6 +44,7 @@ class Services:
     """The collaborators of all handlers of one server.
 
     Attributes:
+        brokers: of the cluster; this one alone without `ClusterBrokers`.
         authorizer: decides what clients may do; None: every client may do everything.
         audit: logs what clients were refused, and what they changed.
     """
@@ -63,13 +66,15 @@ class Services:
     timers: "Timers"
     supervisor: "Supervisor"
     store: "LedgerStore"
+    brokers: "Brokers" = field(init=False)
     authorizer: "Authorizer | None" = None
     audit: AuditLog = field(init=False)
     entropy: Entropy = field(default_factory=SystemEntropy)
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
-        """Begin the audit log."""
+        """Begin the audit log, as a server that is alone; `opening` sets the other brokers."""
+        self.brokers = OneBroker(self.config)
         self.audit = AuditLog(self.clock)
 
     @property
@@ -80,7 +85,7 @@ class Services:
     @property
     def log_dir(self) -> str:
         """The folder of all partitions, as admin responses name it."""
-        return "memory" if self.store.path is None else str(self.store.path)
+        return log_dir_of(self.store)
 
     def close(self) -> None:
         """Answer the clients that wait for a coordinator, and stop its timers. Idempotent."""
@@ -88,14 +93,20 @@ class Services:
         self.groups.close()
 
 
-async def load_cluster_id(store: "LedgerStore", entropy: Entropy) -> str:
+def log_dir_of(store: "LedgerStore") -> str:
+    """Return the folder of all partitions, as admin responses name it."""
+    return "memory" if store.path is None else str(store.path)
+
+
+async def load_cluster_id(tables: "TableStore", entropy: Entropy) -> str:
     """Return the stored id of this cluster, or store a new one and return it.
 
     It has the form of Kafka's ids.
     """
-    stored = store.get_row(CLUSTER_ID_KEY)
-    if stored is not None:
-        return stored.decode("ascii")
-    cluster_id = uuid_text(entropy.uuid4())
-    await store.put_rows([(CLUSTER_ID_KEY, cluster_id.encode("ascii"))])
-    return cluster_id
+    async with tables.change_lock():
+        stored = tables.get_row(CLUSTER_ID_KEY)
+        if stored is not None:
+            return stored.decode("ascii")
+        cluster_id = uuid_text(entropy.uuid4())
+        await tables.put_rows([(CLUSTER_ID_KEY, cluster_id.encode("ascii"))])
+        return cluster_id

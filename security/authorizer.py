@@ -6,11 +6,10 @@ decided before it is void, here and in every cache that is keyed by it.
 Must not know: API keys, connections, what a refusal is answered with.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kledger.ledger import LedgerStore
+from kledger.ledger import TableStore
 from kledger.ledger.record_table import RecordChange, RecordTable, submit_together
 from kledger.runtime.listeners import Listeners
 from kledger.security.acl_rows import ACL_ROWS, RuleCreation
@@ -60,7 +59,7 @@ class Authorizer:
 
     def __init__(
         self,
-        store: LedgerStore,
+        tables: TableStore,
         clock: "Clock",
         *,
         super_users: Iterable[Principal] = (),
@@ -69,7 +68,7 @@ class Authorizer:
         """Load the rules.
 
         Args:
-            store: keeps the rules.
+            tables: keep the rules.
             clock: for the time of their creation.
             super_users: principals that may do everything.
             allows_without_rules: everybody may use a resource that no rule names.
@@ -78,7 +77,7 @@ class Authorizer:
             UnreadableRow: a stored rule cannot be read.
         """
         self.version = 0
-        self.changed = Listeners(store.containment)
+        self.changed = Listeners(tables.containment)
         self._clock = clock
         self._super_users = frozenset(super_users)
         self._allows_without_rules = allows_without_rules
@@ -88,8 +87,9 @@ class Authorizer:
         ]
         """By operation, type of resource, and user, address and name."""
         self._decision_count = 0
-        self._changing = asyncio.Lock()
-        self._table = RecordTable(store, ACL_ROWS, self._replayed)
+        self._changing = tables.change_lock()
+        self._is_changing = False
+        self._table = RecordTable(tables, ACL_ROWS, self._replayed)
         self._table.load()
 
     def __len__(self) -> int:
@@ -206,8 +206,12 @@ class Authorizer:
     async def _write(self, changes: Sequence[RecordChange]) -> None:
         if not changes:
             return
-        error = await submit_together(changes)
-        self.changed.notify()
+        self._is_changing = True
+        try:
+            error = await submit_together(changes)
+        finally:
+            self._is_changing = False
+            self.changed.notify()
         if error is not None:
             raise error
 
@@ -220,3 +224,5 @@ class Authorizer:
         self.version += 1
         if self._decision_count:
             self._forget_decisions()
+        if not self._is_changing:  # another broker has changed it
+            self.changed.notify()

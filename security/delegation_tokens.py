@@ -15,7 +15,7 @@ from hmac import compare_digest
 from itertools import islice
 from typing import Final, NamedTuple
 
-from kledger.ledger import LedgerStore
+from kledger.ledger import TableStore
 from kledger.ledger.record_table import RecordChange, RecordRows, RecordTable, submit_together
 from kledger.ledger.row_format import (
     BYTES32,
@@ -127,7 +127,7 @@ class DelegationTokens:
 
     def __init__(
         self,
-        store: LedgerStore,
+        tables: TableStore,
         config: DelegationTokenConfig,
         *,
         clock: Clock,
@@ -137,7 +137,7 @@ class DelegationTokens:
         """Load the stored tokens. Those of another secret are void, and all without one.
 
         Args:
-            store: keeps the rows.
+            tables: keep the rows.
             config: limits and the secret.
             clock: for the times of tokens.
             entropy: for ids and salts.
@@ -154,7 +154,8 @@ class DelegationTokens:
         self._ids_by_hmac: dict[bytes, str] = {}
         self._owners: dict[str, Principal] = {}
         self._ids_of_owner: dict[Principal, set[str]] = {}
-        self._table = RecordTable(store, _ROWS, self._replayed)
+        self._changing = tables.change_lock()
+        self._table = RecordTable(tables, _ROWS, self._replayed)
         self._table.load()
 
     @property
@@ -193,7 +194,6 @@ class DelegationTokens:
             LedgerError: nothing was changed.
         """
         self._check_enabled()
-        self._check_room(owner)
         token = new_token(
             self._config,
             token_id=self._new_id(),
@@ -204,9 +204,10 @@ class DelegationTokens:
             now_ms=self._clock.now_ms(),
         )
         hmac, salt = self._config.hmac_of(token.token_id), self._entropy.token(SALT_BYTES)
-        record = await self._pool.run(_stored_token, token, hmac, salt)
-        self._check_room(owner)  # Others may have got tokens meanwhile.
-        await _written(self._table.submit(token.token_id, record))
+        async with self._changing:
+            self._check_room(owner)
+            record = await self._pool.run(_stored_token, token, hmac, salt)
+            await _written(self._table.submit(token.token_id, record))
         return IssuedToken(token, hmac)
 
     async def renew(self, hmac: bytes, principal: Principal, period_ms: int) -> DelegationToken:
@@ -216,17 +217,18 @@ class DelegationTokens:
             DelegationTokenRefused: disabled, not found, expired, or the principal may not.
             LedgerError: nothing was changed.
         """
-        found, now_ms = self._with_hmac(hmac), self._clock.now_ms()
-        token = renewed(
-            None if found is None else found.token,
-            self._config,
-            principal=principal,
-            period_ms=period_ms,
-            now_ms=now_ms,
-        )
-        assert found is not None, "an unknown token was renewed"
-        await _written(self._table.submit(token.token_id, found._replace(token=token)))
-        return token
+        async with self._changing:
+            found, now_ms = self._with_hmac(hmac), self._clock.now_ms()
+            token = renewed(
+                None if found is None else found.token,
+                self._config,
+                principal=principal,
+                period_ms=period_ms,
+                now_ms=now_ms,
+            )
+            assert found is not None, "an unknown token was renewed"
+            await _written(self._table.submit(token.token_id, found._replace(token=token)))
+            return token
 
     async def expire(self, hmac: bytes, principal: Principal, period_ms: int) -> DelegationToken:
         """Expire the token with that HMAC; return it with the time when it expires.
@@ -235,16 +237,17 @@ class DelegationTokens:
             DelegationTokenRefused: disabled, not found, expired, or the principal may not.
             LedgerError: nothing was changed.
         """
-        found, now_ms = self._with_hmac(hmac), self._clock.now_ms()
-        token = expired(
-            None if found is None else found.token,
-            principal=principal,
-            period_ms=period_ms,
-            now_ms=now_ms,
-        )
-        assert found is not None, "an unknown token was expired"
-        after = None if token is None else found._replace(token=token)
-        await _written(self._table.submit(found.token.token_id, after))
+        async with self._changing:
+            found, now_ms = self._with_hmac(hmac), self._clock.now_ms()
+            token = expired(
+                None if found is None else found.token,
+                principal=principal,
+                period_ms=period_ms,
+                now_ms=now_ms,
+            )
+            assert found is not None, "an unknown token was expired"
+            after = None if token is None else found._replace(token=token)
+            await _written(self._table.submit(found.token.token_id, after))
         return replace(found.token, expiry_ms=now_ms) if token is None else token
 
     def removals_of(self, owner: Principal) -> list[RecordChange]:
@@ -261,16 +264,23 @@ class DelegationTokens:
         Raises:
             LedgerError: they are still there, and nobody logs in with them.
         """
+        if not self._expired():
+            return 0
+        async with self._changing:
+            ids = self._expired()
+            if ids:
+                await _written(submit_together([self._table.change(each, None) for each in ids]))
+            return len(ids)
+
+    def _expired(self) -> list[str]:
+        """Return tokens that have expired, as many as one write may remove."""
         now_ms = self._clock.now_ms()
-        expired_ids = (
+        ids = (
             token_id
             for token_id, stored in self._table.durable.items()
-            if stored.token.is_expired(now_ms) and self._table.head(token_id) is stored
+            if stored.token.is_expired(now_ms)
         )
-        ids = list(islice(expired_ids, REMOVED_AT_ONCE_MAX))
-        if ids:
-            await _written(submit_together([self._table.change(each, None) for each in ids]))
-        return len(ids)
+        return list(islice(ids, REMOVED_AT_ONCE_MAX))
 
     def _new_id(self) -> str:
         """Return an id in the form of Kafka's, which begins with no hyphen, as options do."""
@@ -343,14 +353,19 @@ async def _written(change: Deferred[Exception | None]) -> None:
 
 
 def open_users(
-    store: LedgerStore, config: DelegationTokenConfig, *, clock: Clock, entropy: Entropy
+    tables: TableStore,
+    config: DelegationTokenConfig,
+    *,
+    clock: Clock,
+    entropy: Entropy,
+    pool: BlockingRunner,
 ) -> tuple[Users, DelegationTokens]:
-    """Load the users of a store and their tokens, which go with the users.
+    """Load the users and their tokens, which go with the users.
 
     Raises:
         UnreadableRow: a row cannot be read.
     """
-    tokens = DelegationTokens(store, config, clock=clock, entropy=entropy, pool=store.compute_pool)
-    users = Users(store, entropy)
+    tokens = DelegationTokens(tables, config, clock=clock, entropy=entropy, pool=pool)
+    users = Users(tables, entropy)
     users.changes_at_end = lambda user: tokens.removals_of(Principal(user))
     return users, tokens

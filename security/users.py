@@ -9,7 +9,7 @@ Must not know: the messages of a login, who may change users.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kledger.ledger import LedgerStore
+from kledger.ledger import TableStore
 from kledger.ledger.record_table import RecordChange, RecordRows, RecordTable, submit_together
 from kledger.ledger.row_format import BYTES32, TEXT16, TEXT_REST, U32, RowFormat, RowKey, RowLayout
 from kledger.security.credentials import (
@@ -57,21 +57,22 @@ class Users:
         changes_at_end: returns what is written with the end of a user, whose last credential goes.
     """
 
-    def __init__(self, store: LedgerStore, entropy: "Entropy") -> None:
+    def __init__(self, tables: TableStore, entropy: "Entropy") -> None:
         """Load what is stored.
 
         Raises:
             UnreadableRow: a row cannot be read.
         """
-        self._store = store
+        self._tables = tables
+        self._changing = tables.change_lock()
         self._table = RecordTable(
-            store,
+            tables,
             RecordRows[UserMechanism, ScramCredential](
                 prefix=PREFIX, encode_key=_encode_key, encode=_CREDENTIALS.encode, decode=_decode
             ),
         )
         self._table.load()
-        stored = store.get_row(SECRET_KEY)
+        stored = tables.get_row(SECRET_KEY)
         self._secret = stored if stored is not None else entropy.token(SECRET_BYTES)
         self._is_secret_stored = stored is not None
         self.changes_at_end: Callable[[str], Sequence[RecordChange]] = lambda _user: ()
@@ -107,16 +108,17 @@ class Users:
             LedgerError: nothing was changed.
         """
         changed = dict(changes)
-        self._check_count(changed)
-        records = [self._table.change(key, record) for key, record in changed.items()]
-        if not records:
-            return
-        await self._store_secret()
-        for user in self._ending(changed):
-            records += self.changes_at_end(user)
-        error = await submit_together(records)
-        if error is not None:
-            raise error
+        async with self._changing:
+            self._check_count(changed)
+            records = [self._table.change(key, record) for key, record in changed.items()]
+            if not records:
+                return
+            await self._store_secret()
+            for user in self._ending(changed):
+                records += self.changes_at_end(user)
+            error = await submit_together(records)
+            if error is not None:
+                raise error
 
     def _check_count(self, changed: "dict[UserMechanism, ScramCredential | None]") -> None:
         added = sum(
@@ -136,7 +138,7 @@ class Users:
     async def _store_secret(self) -> None:
         """Keep the secret of the decoys, with the first user: before there are only decoys."""
         if not self._is_secret_stored:
-            await self._store.put_rows([(SECRET_KEY, self._secret)])
+            await self._tables.put_rows([(SECRET_KEY, self._secret)])
             self._is_secret_stored = True
 
 

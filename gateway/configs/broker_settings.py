@@ -19,7 +19,7 @@ from kledger.gateway.configs.broker_keys import (
 )
 from kledger.gateway.configs.dynamic_settings import DynamicSettings
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.ledger import LedgerStore
+from kledger.ledger import TableStore
 from kledger.topics import CONFIG_KEYS, ConfigType, InvalidConfig, TopicDefaults, TopicRegistry
 from kledger.topics.config.config_values import parse
 
@@ -52,13 +52,14 @@ _TOPIC_NAMES: Final = frozenset(
 class BrokerSettings(DynamicSettings):
     """The altered settings of one server, in force."""
 
-    def __init__(self, store: LedgerStore, registry: TopicRegistry, config: GatewayConfig) -> None:
-        super().__init__(store, PREFIX)
+    def __init__(
+        self, tables: TableStore, registry: TopicRegistry, config: GatewayConfig, log_dir: str
+    ) -> None:
+        super().__init__(tables, PREFIX)
         self._registry = registry
         self._config = config
         self._static = {name: getattr(config, field) for name, field in FIELDS.items()}
         self.static_defaults: TopicDefaults = registry.defaults
-        log_dir = "memory" if store.path is None else str(store.path)
         self.fixed_values: dict[str, str] = {"log.dir": log_dir, "log.dirs": log_dir}
         """What was given at the start to others than the gateway, by Kafka's name."""
         self._load()

@@ -13,7 +13,7 @@ from kledger.gateway.api_errors import ApiError
 from kledger.gateway.configs.dynamic_settings import DynamicSettings
 from kledger.gateway.regex import InvalidRegex, Regex, compile_regex
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.ledger import LedgerStore
+from kledger.ledger import TableStore
 from kledger.topics import ConfigType, InvalidConfig
 from kledger.topics.config.config_keys import ConfigKey
 from kledger.topics.config.config_values import normal_text, parse
@@ -87,7 +87,7 @@ class ClientMetricsSubscriptions(DynamicSettings):
         version: rises with each change.
     """
 
-    def __init__(self, store: LedgerStore) -> None:
+    def __init__(self, store: TableStore) -> None:
         super().__init__(store, PREFIX)
         self._subscriptions: dict[str, ClientMetricsSubscription] = {}
         self.version = 0

@@ -6,20 +6,19 @@ made one at a time, so that none overwrites another.
 Must not know: which settings there are, what they do.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from kledger.gateway.configs.settings_table import SettingsTable, merged_settings
-from kledger.ledger import LedgerStore
+from kledger.ledger import TableStore
 
 
 class DynamicSettings(ABC):
     """The settings of all things of one kind; a subclass calls `_load` when it is complete."""
 
-    def __init__(self, store: LedgerStore, prefix: bytes) -> None:
+    def __init__(self, store: TableStore, prefix: bytes) -> None:
         self._table = SettingsTable[str](store, prefix, self._apply)
-        self._changing = asyncio.Lock()
+        self._changing = store.change_lock()
 
     @property
     def all(self) -> Mapping[str, Mapping[str, str]]:

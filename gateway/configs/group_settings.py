@@ -18,7 +18,7 @@ from kledger.gateway.configs.group_keys import (
 )
 from kledger.gateway.coordinator.group_config import ConsumerTimes, GroupConfig
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.ledger import LedgerStore
+from kledger.ledger import TableStore
 from kledger.topics import InvalidConfig
 from kledger.topics.config.config_values import between, normal_text, parse
 
@@ -28,7 +28,7 @@ PREFIX: Final = b"gateway/group_settings/"
 class GroupSettings(DynamicSettings):
     """The settings of single groups, in force."""
 
-    def __init__(self, store: LedgerStore, config: GatewayConfig, groups: GroupConfig) -> None:
+    def __init__(self, store: TableStore, config: GatewayConfig, groups: GroupConfig) -> None:
         super().__init__(store, PREFIX)
         self._groups = groups
         self._limits = {

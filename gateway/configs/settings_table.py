@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from kledger.gateway.api_errors import ApiError
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger import LedgerError, TableStore
 from kledger.ledger.record_table import RecordRows, RecordTable
 from kledger.ledger.row_format import NO_VERSION, TEXT_REST, RowFormat, RowKey, json_rest
 from kledger.topics.partition.results import from_ledger_error
@@ -29,7 +29,7 @@ class SettingsTable(Generic[V]):
     """The settings of all things of one kind."""
 
     def __init__(
-        self, store: LedgerStore, prefix: bytes, on_replay: Callable[[str], None] | None = None
+        self, store: TableStore, prefix: bytes, on_replay: Callable[[str], None] | None = None
     ) -> None:
         """Open an empty table; `load` fills it.
 

@@ -24,6 +24,8 @@ SHARDS_REMEMBERED_MAX: Final = 4_096
 REMEMBERED_KEY_LENGTH_MAX: Final = 256
 """Shards of longer keys are not kept."""
 
+CoordinatedShards: TypeAlias = Callable[[int], Collection[int]]
+"""Returns which of so many shards a broker coordinates."""
 Includes: TypeAlias = Callable[[str], bool]
 """Whether a key belongs to one of some shards."""
 
@@ -79,6 +81,10 @@ class CoordinatorShards:
             return self._common
         find = _remembered_shard_of if len(key) <= REMEMBERED_KEY_LENGTH_MAX else shard_of
         return self._errors[find(key, self.count)]
+
+    def number_of(self, key: str) -> int:
+        """Return the shard of a key."""
+        return shard_of(key, self.count)
 
     @property
     def is_loading(self) -> bool:

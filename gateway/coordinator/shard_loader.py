@@ -60,13 +60,13 @@ class ShardLoader:
         """Detached shards whose records are not forgotten yet, and what says which they are."""
         self._is_closed = False
 
-    def attach_all(self) -> None:
-        """Attach every shard, at a start.
+    def attach_at_start(self, numbers: Collection[int]) -> None:
+        """Attach the shards that the store has.
 
         Raises:
             UnreadableRow: a record cannot be read.
         """
-        self._shards.attach(self._shards.all_numbers())
+        self._shards.attach(numbers)
         self._records.load_shards()
 
     def close(self) -> None:

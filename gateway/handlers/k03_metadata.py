@@ -169,10 +169,14 @@ class _MetadataHandler:
         return join_parts(self._head(context), topics, tail, context.version)
 
     def _head(self, context: RequestContext) -> bytes:
-        config, (_, host, port) = self._config, context.advertised
-        broker = MetadataResponseBroker(node_id=config.node_id, host=host, port=port)
+        brokers = context.services.brokers
         head = MetadataHead(
-            brokers=[broker], cluster_id=config.cluster_id, controller_id=config.node_id
+            brokers=[
+                MetadataResponseBroker(node_id=node_id, host=host, port=port)
+                for node_id, host, port in brokers.all(context.advertised)
+            ],
+            cluster_id=self._config.cluster_id,
+            controller_id=brokers.controller_id,
         )
         return encode_head(head, context.version)
 

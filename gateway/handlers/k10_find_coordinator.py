@@ -30,7 +30,7 @@ TRANSACTION_KEY = 1
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Answer with this node."""
+    """Answer with the broker that coordinates each key."""
     if context.version >= FIRST_VERSION_WITH_KEYS:
         return FindCoordinatorResponse(
             coordinators=[
@@ -62,10 +62,17 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=refused, error_message=refused.name
         )
+    services = context.services
+    shards = services.groups.shards if key_type == GROUP_KEY else services.transactions.shards
+    wanted = services.brokers.coordinator_id(shards.number_of(key))
+    for node_id, host, port in services.brokers.all(context.advertised):
+        if node_id == wanted:
+            return Coordinator(key=key, node_id=node_id, host=host, port=port, error_message=None)
     return Coordinator(
         key=key,
-        node_id=context.services.config.node_id,
-        host=context.advertised.host,
-        port=context.advertised.port,
-        error_message=None,
+        node_id=-1,
+        host="",
+        port=-1,
+        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        error_message=f"broker {wanted}, which coordinates it, has no listener of this name",
     )

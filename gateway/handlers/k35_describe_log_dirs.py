@@ -80,13 +80,13 @@ def _wanted(context: RequestContext, request: DescribeLogDirsRequest) -> dict[To
     """Return those partitions asked for that exist."""
     registry = context.services.registry
     if request.topics is None:
-        return {topic: set(range(topic.partition_count)) for topic in registry.all()}
+        return {topic: set(topic.led_partitions()) for topic in registry.all()}
     wanted: dict[Topic, set[int]] = {}
     for asked in request.topics:
         topic = registry.get(asked.topic)
         if topic is not None:
-            known = (index for index in asked.partitions if 0 <= index < topic.partition_count)
-            wanted.setdefault(topic, set()).update(known)
+            led = set(topic.led_partitions()).intersection(asked.partitions)
+            wanted.setdefault(topic, set()).update(led)
     return wanted
 
 

@@ -58,8 +58,10 @@ def _parts(entry: EntryData) -> dict[str, EntityData]:
 async def _alter(context: RequestContext, entry: EntryData, *, validate_only: bool) -> None:
     quotas = context.services.quotas
     entity = parse_entity(entry.entity)
-    after = altered_quotas(entity, quotas.state.quotas.get(entity, {}), entry.ops)
-    if not validate_only:
+    async with quotas.changing:
+        after = altered_quotas(entity, quotas.state.quotas.get(entity, {}), entry.ops)
+        if validate_only:
+            return
         await quotas.put(entity, after)
-        named = ",".join(f"{kind}={name}" for kind, name in entity)
-        context.audit("altered quotas", entity=named, quotas=",".join(sorted(after)))
+    named = ",".join(f"{kind}={name}" for kind, name in entity)
+    context.audit("altered quotas", entity=named, quotas=",".join(sorted(after)))

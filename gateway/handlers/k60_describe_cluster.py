@@ -28,8 +28,8 @@ CONTROLLERS = 2
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Name the one node."""
-    config = context.services.config
+    """Name the brokers."""
+    services = context.services
     if request.endpoint_type != BROKERS:
         code = (
             ErrorCode.MISMATCHED_ENDPOINT_TYPE
@@ -42,14 +42,11 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
             f"got endpoint type {request.endpoint_type}",
         )
     response = DescribeClusterResponse(
-        cluster_id=config.cluster_id,
-        controller_id=config.node_id,
+        cluster_id=services.config.cluster_id,
+        controller_id=services.brokers.controller_id,
         brokers=[
-            DescribeClusterBroker(
-                broker_id=config.node_id,
-                host=context.advertised.host,
-                port=context.advertised.port,
-            )
+            DescribeClusterBroker(broker_id=broker_id, host=host, port=port)
+            for broker_id, host, port in services.brokers.all(context.advertised)
         ],
     )
     if request.include_cluster_authorized_operations:

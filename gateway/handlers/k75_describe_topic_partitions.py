@@ -15,6 +15,7 @@ Behaviour:
 
 from collections.abc import Iterator
 
+from kledger.gateway.metadata.topic_descriptions import leaders_of
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
@@ -126,17 +127,17 @@ def _unknown(context: RequestContext, name: str) -> DescribeTopicPartitionsRespo
 def _page(
     context: RequestContext, topic: Topic, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
-    node_id = context.services.config.node_id
+    leaders = leaders_of(topic, context.services.config.node_id)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
                 partition_index=index,
-                leader_id=node_id,
+                leader_id=leaders[index],
                 leader_epoch=0,
-                replica_nodes=[node_id],
-                isr_nodes=[node_id],
+                replica_nodes=[leaders[index]],
+                isr_nodes=[leaders[index]],
                 eligible_leader_replicas=[],
                 last_known_elr=[],
             )

@@ -121,6 +121,8 @@ class PartitionOpener:
         """Return the error of a partition without an open log; NONE: it was added to `missing`."""
         if not 0 <= index < topic.partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not topic.leads(index):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         failed = self._failed.get((topic, index))
         if failed is not None:
             return error_code_of(failed)

@@ -1,6 +1,6 @@
 """Topics as a Metadata response describes them, and topics that do not exist.
 
-Rule: one node leads and replicates every partition. If a request has both id and name, the id
+Rule: one broker leads and replicates a partition. If a request has both id and name, the id
 decides.
 Must not know: versions, except for the null name; how parts of a response are cached.
 """
@@ -46,7 +46,7 @@ def describe_topic(
     Args:
         topic: what is described.
         name: in the request.
-        node_id: of this node.
+        node_id: of this broker, which leads everything if it is alone.
         authorized_operations: the bit field, or `OPERATIONS_NOT_REQUESTED`.
     """
     return MetadataResponseTopic(
@@ -55,15 +55,20 @@ def describe_topic(
         partitions=[
             MetadataResponsePartition(
                 partition_index=index,
-                leader_id=node_id,
+                leader_id=leader,
                 leader_epoch=LEADER_EPOCH,
-                replica_nodes=[node_id],
-                isr_nodes=[node_id],
+                replica_nodes=[leader],
+                isr_nodes=[leader],
             )
-            for index in range(topic.partition_count)
+            for index, leader in enumerate(leaders_of(topic, node_id))
         ],
         topic_authorized_operations=authorized_operations,
     )
+
+
+def leaders_of(topic: Topic, node_id: int) -> Sequence[int]:
+    """Return the broker of each partition; `node_id` is that of this one."""
+    return topic.record.leaders or [node_id] * topic.partition_count
 
 
 def describe_missing_topic(

@@ -25,6 +25,7 @@ from kledger.gateway.net.connection_state import HOLD_BLOCKED, ResponseSlot
 from kledger.gateway.net.error_response import NoErrorField, error_response
 from kledger.gateway.net.listener import ListenerState
 from kledger.gateway.net.router import encode_response
+from kledger.gateway.request_context import plain_listener
 from kledger.gateway.served_apis import HANDLERS, HANDLERS_BY_KEY
 from kledger.gateway.wire.codec import decode
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -249,15 +250,13 @@ class FaultyConnection(Connection):
             yield MetadataRequestTopic(name=topic.name, topic_id=topic.id)
 
     def _add_broker(self, answer: MetadataResponse) -> None:
-        """Name this broker: clients ignore a response without any."""
-        config, shown = self._listener.config, self.peer.listener
-        answer.controller_id = config.node_id
+        """Name the brokers: clients ignore a response without any."""
+        brokers = self._listener.services.brokers
+        answer.controller_id = brokers.controller_id
+        shown = self.peer.listener or plain_listener(self._listener.config)
         answer.brokers = [
-            MetadataResponseBroker(
-                node_id=config.node_id,
-                host=config.advertised_host if shown is None else shown.host,
-                port=config.advertised_port if shown is None else shown.port,
-            )
+            MetadataResponseBroker(node_id=node_id, host=host, port=port)
+            for node_id, host, port in brokers.all(shown)
         ]
 
 

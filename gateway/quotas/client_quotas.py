@@ -20,7 +20,7 @@ from kledger.gateway.quotas.quota_state import (
     QuotaState,
     QuotaWindows,
 )
-from kledger.ledger import LedgerStore
+from kledger.ledger import TableStore
 from kledger.runtime.clock import Clock
 from kledger.security.principal import Principal
 
@@ -33,8 +33,10 @@ BYTES_MAX = 2**31 - 1
 class ClientQuotas:
     """The quotas of all clients, and their use."""
 
-    def __init__(self, store: LedgerStore, clock: Clock, config: GatewayConfig) -> None:
-        self._table = SettingsTable[float](store, PREFIX, self._apply)
+    def __init__(self, tables: TableStore, clock: Clock, config: GatewayConfig) -> None:
+        self._table = SettingsTable[float](tables, PREFIX, self._apply)
+        self.changing = tables.change_lock()
+        """Under it quotas are decided on and put."""
         self._clock = clock
         self._sample_ms = config.quota_window_size_seconds * 1_000
         self.state = QuotaState(_windows(config))

@@ -104,7 +104,11 @@ async def _on_store(
             )
     async with LedgerStore.open(arguments.data) as store:
         users, _ = open_users(
-            store, DelegationTokenConfig(), clock=SystemClock(), entropy=SystemEntropy()
+            store,
+            DelegationTokenConfig(),
+            clock=SystemClock(),
+            entropy=SystemEntropy(),
+            pool=store.compute_pool,
         )
         return await verb(users, arguments)
 

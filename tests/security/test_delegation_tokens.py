@@ -137,7 +137,9 @@ async def test_the_last_credential_of_a_user_takes_the_tokens_along() -> None:
     clock, entropy = ManualClock(5_000), SeededEntropy(1)
     one = make_credential(ScramMechanism.SHA_256, "one", b"salt", 4096)
     async with LedgerStore.open(None, clock=clock) as store:
-        users, tokens = open_users(store, CONFIG, clock=clock, entropy=entropy)
+        users, tokens = open_users(
+            store, CONFIG, clock=clock, entropy=entropy, pool=store.compute_pool
+        )
         await users.alter({("ann", PLAIN): one, ("ann", "SCRAM-SHA-256"): one}.items())
         made = await create(tokens)
         await users.alter({("ann", PLAIN): None, ("bob", PLAIN): one}.items())

@@ -26,7 +26,11 @@ from kledger.gateway.coordinator.consumer_messages import (
     HeartbeatResult,
     TopicCatalog,
 )
-from kledger.gateway.coordinator.coordinator_shards_state import LOADING, CoordinatorShards
+from kledger.gateway.coordinator.coordinator_shards_state import (
+    LOADING,
+    CoordinatedShards,
+    CoordinatorShards,
+)
 from kledger.gateway.coordinator.effects import Effect, Respond
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import (
@@ -101,8 +105,18 @@ class GroupCoordinator:
         clock: Clock,
         timers: Timers,
         entropy: Entropy,
+        coordinated: CoordinatedShards = range,
     ) -> "GroupCoordinator":
         """Load groups and offsets from the store and begin to serve them.
+
+        Args:
+            store: has them.
+            catalog: of the topics.
+            config: of groups.
+            clock: the time of everything.
+            timers: likewise.
+            entropy: makes ids.
+            coordinated: returns which of so many shards this broker coordinates.
 
         Raises:
             UnreadableRow: one of them cannot be read.
@@ -117,7 +131,7 @@ class GroupCoordinator:
             timers=timers,
         )
         loader = ShardLoader(shards, store, GroupShards(store, table, offsets))
-        loader.attach_all()
+        loader.attach_at_start(coordinated(shards.count))
         offsets.start_expiry()
         return cls(
             table=table,

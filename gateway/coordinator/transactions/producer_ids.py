@@ -6,16 +6,13 @@ Must not know: clients, epochs, transactions.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kledger.ledger.record_table import RecordRows, RecordTable
 from kledger.ledger.row_format import NO_VERSION, U64, RowFormat
-from kledger.runtime.signal import Signal
 
 if TYPE_CHECKING:
-    from kledger.ledger import LedgerStore
-    from kledger.runtime.deferred import Deferred
+    from kledger.ledger.table_store import TableStore
 
 PRODUCER_IDS_KEY = b"gateway/producer_ids"
 PRODUCER_ID_BLOCK_SIZE = 1_000
@@ -36,9 +33,14 @@ class ProducerIdBlock:
     next_id: int
     end: int
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether there is no next id."""
+        return self.next_id >= self.end
+
     def take(self) -> int | None:
         """Return the next id, or None when the block is used up."""
-        if self.next_id >= self.end:
+        if self.is_used_up:
             return None
         self.next_id += 1
         return self.next_id - 1
@@ -50,15 +52,13 @@ class ProducerIdBlock:
 
 
 class ProducerIds:
-    """Assigns the producer ids of one store; its only record is the end of the last block."""
+    """Assigns producer ids; the only record is the end of the last block of any broker."""
 
-    def __init__(self, store: "LedgerStore") -> None:
-        self._ends = RecordTable(store, _ROWS)
+    def __init__(self, tables: "TableStore") -> None:
+        self._ends = RecordTable(tables, _ROWS)
+        self._changing = tables.change_lock()
         self._ends.load()
         self._block = ProducerIdBlock(self._reserved_end, self._reserved_end)
-        self._is_reserving = False
-        self._reserved = Signal()
-        self._error: Exception | None = None
 
     async def next_id(self) -> int:
         """Return an id that was never assigned before, across restarts too.
@@ -66,33 +66,19 @@ class ProducerIds:
         Raises:
             LedgerError: the next block could not be made durable.
         """
-        while True:
-            version = self._reserved.version
-            producer_id = self._block.take()
-            if producer_id is not None:
-                return producer_id
-            if not self._is_reserving:
-                self._reserve()
-            await self._reserved.wait_beyond(version)
-            if self._error is not None:
-                raise self._error
+        while (producer_id := self._block.take()) is None:
+            async with self._changing:
+                if self._block.is_used_up:
+                    await self._reserve()
+        return producer_id
+
+    async def _reserve(self) -> None:
+        start = self._reserved_end
+        error = await self._ends.submit(_KEY, start + PRODUCER_ID_BLOCK_SIZE)
+        if error is not None:
+            raise error
+        self._block.start_block(start)
 
     @property
     def _reserved_end(self) -> int:
         return self._ends.get(_KEY) or 0
-
-    def _reserve(self) -> None:
-        start = self._reserved_end
-        written = self._ends.submit(_KEY, start + PRODUCER_ID_BLOCK_SIZE)
-        self._is_reserving = True
-        if written.is_resolved:
-            self._reserve_ended(start, written)
-        else:
-            written.when_resolved(partial(self._reserve_ended, start, written))
-
-    def _reserve_ended(self, start: int, written: "Deferred[Exception | None]") -> None:
-        self._is_reserving = False
-        self._error = written.result()
-        if self._error is None:
-            self._block.start_block(start)
-        self._reserved.notify()

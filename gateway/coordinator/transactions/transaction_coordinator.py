@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kledger.gateway.coordinator.coordinator_shards_state import CoordinatorShards, Includes
+from kledger.gateway.coordinator.coordinator_shards_state import (
+    CoordinatedShards,
+    CoordinatorShards,
+    Includes,
+)
 from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.coordinator.shard_counts import load_shard_count
 from kledger.gateway.coordinator.shard_loader import ShardLoader
@@ -104,6 +108,7 @@ class TransactionDependencies:
     clock: "Clock"
     timers: "Timers"
     supervisor: "Supervisor"
+    coordinated: CoordinatedShards = range
 
 
 def _decode_row(key: bytes, value: bytes) -> tuple[str, TxnRecord]:
@@ -140,7 +145,7 @@ class TransactionCoordinator:
         self._is_closed = False
         self.shards = CoordinatorShards(load_shard_count(parts.store, "transactions"))
         self._loader = ShardLoader(self.shards, parts.store, self)
-        self._loader.attach_all()
+        self._loader.attach_at_start(parts.coordinated(self.shards.count))
 
     def start(self) -> None:
         """Complete the outcomes that a crash left without markers, and start the timers."""

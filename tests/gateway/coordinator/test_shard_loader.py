@@ -61,7 +61,7 @@ class Stage:
         self.shards = CoordinatorShards(4)
         self.records = RecordsOfTest()
         self.loader = ShardLoader(self.shards, store, self.records)
-        self.loader.attach_all()
+        self.loader.attach_at_start(self.shards.all_numbers())
 
     def errors(self) -> list[ErrorCode]:
         return [self.shards.error(KEYS[number]) for number in range(4)]

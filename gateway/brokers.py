@@ -1,0 +1,61 @@
+"""Brokers: the brokers that clients are shown, and which of them coordinates what.
+
+Rule: a server that is alone is its only broker; `cluster_brokers` knows those of a cluster.
+Must not know: partitions, requests.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from kledger.gateway.config import GatewayConfig
+    from kledger.gateway.request_context import AdvertisedAddress
+
+
+class BrokerAddress(NamedTuple):
+    """A broker, and what clients of one listener connect to."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+class Brokers(Protocol):
+    """What handlers ask."""
+
+    def all(self, listener: "AdvertisedAddress") -> Sequence[BrokerAddress]:
+        """Return every broker that clients of a listener can reach, by id, at least this one.
+
+        Args:
+            listener: of this broker, that the client connected to.
+        """
+        ...
+
+    def coordinator_id(self, shard: int) -> int:
+        """Return the broker that coordinates the groups or transactional ids of a shard."""
+        ...
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that clients ask for changes; every broker can make them."""
+        ...
+
+
+class OneBroker:
+    """The broker of a server that is alone."""
+
+    def __init__(self, config: "GatewayConfig") -> None:
+        self._config = config
+
+    def all(self, listener: "AdvertisedAddress") -> Sequence[BrokerAddress]:
+        """Return this broker."""
+        return (BrokerAddress(self._config.node_id, listener.host, listener.port),)
+
+    def coordinator_id(self, shard: int) -> int:
+        """Return this broker."""
+        return self._config.node_id
+
+    @property
+    def controller_id(self) -> int:
+        """This broker."""
+        return self._config.node_id

@@ -1,0 +1,108 @@
+"""Cluster brokers: the brokers that share tables, by the records that each writes of itself.
+
+Rule: a broker writes its record when its listeners are bound, and every broker follows. The shards
+of coordinators are divided by their numbers among the brokers that the cluster began with, for
+ever, as their groups and transactions are in the stores of these.
+Must not know: partitions, requests.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kledger.gateway.brokers import BrokerAddress
+from kledger.ledger.record_table import RecordRows, RecordTable
+from kledger.ledger.row_format import I32, RowFormat, RowKey, converted, json_rest
+
+if TYPE_CHECKING:
+    from kledger.gateway.request_context import AdvertisedAddress
+    from kledger.ledger import TableStore
+
+
+class BrokerRecord(NamedTuple):
+    """A broker as it is stored.
+
+    Attributes:
+        addresses: what Kafka clients connect to, by the name of the listener.
+        native: what native clients connect to, HOST:PORT; empty: they cannot.
+    """
+
+    broker_id: int
+    addresses: Mapping[str, tuple[str, int]]
+    native: str
+
+
+def _record(fields: Any) -> BrokerRecord:
+    return BrokerRecord(
+        int(fields["broker_id"]),
+        {str(name): (str(host), int(port)) for name, (host, port) in fields["addresses"].items()},
+        str(fields["native"]),
+    )
+
+
+_KEYS = RowKey("broker", b"gateway/broker\x01", broker_id=I32)
+_BROKERS = RowFormat[BrokerRecord](
+    "broker", {1: converted(json_rest(), BrokerRecord._asdict, _record)}
+)
+
+
+def _decode(key: bytes, row: bytes) -> tuple[int, BrokerRecord]:
+    (broker_id,) = _KEYS.decode(key)
+    return broker_id, _BROKERS.decode(row, which=broker_id)
+
+
+class ClusterBrokers:
+    """The brokers of a cluster, as one of them knows them."""
+
+    def __init__(
+        self, tables: "TableStore", broker_id: int, coordinator_ids: Sequence[int]
+    ) -> None:
+        self.broker_id = broker_id
+        self._tables = tables
+        self._coordinator_ids = tuple(coordinator_ids)
+        self._records = RecordTable(
+            tables,
+            RecordRows[int, BrokerRecord](
+                prefix=_KEYS.prefix,
+                encode_key=_KEYS.encode,
+                encode=_BROKERS.encode,
+                decode=_decode,
+            ),
+        )
+        self._records.load()
+
+    async def register(self, record: BrokerRecord) -> None:
+        """Let clients of every broker know what they connect to for this one.
+
+        Raises:
+            LedgerError: they do not.
+        """
+        async with self._tables.change_lock():
+            error = await self._records.submit(record.broker_id, record)
+        if error is not None:
+            raise error
+
+    def find(self, broker_id: int) -> BrokerRecord | None:
+        """Return a broker; None: it has never started."""
+        return self._records.get(broker_id)
+
+    def all(self, listener: "AdvertisedAddress") -> Sequence[BrokerAddress]:
+        """Return the brokers that have a listener of that name, by id."""
+        found = [BrokerAddress(self.broker_id, listener.host, listener.port)]
+        for record in self._records.durable.values():
+            address = record.addresses.get(listener.name)
+            if address is not None and record.broker_id != self.broker_id:
+                found.append(BrokerAddress(record.broker_id, *address))
+        return sorted(found)
+
+    def coordinator_id(self, shard: int) -> int:
+        """Return the broker that coordinates the groups or transactional ids of a shard."""
+        return self._coordinator_ids[shard % len(self._coordinator_ids)]
+
+    def coordinated_shards(self, count: int) -> list[int]:
+        """Return which of so many shards this broker coordinates."""
+        return [each for each in range(count) if self.coordinator_id(each) == self.broker_id]
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that clients ask for changes: the first one, though each can make them."""
+        return self._coordinator_ids[0]
