@@ -4,12 +4,19 @@ Rule: a server that is alone is its only broker; `cluster_brokers` knows those o
 Must not know: partitions, requests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
-    from kledger.gateway.request_context import AdvertisedAddress
+
+
+class AdvertisedAddress(NamedTuple):
+    """A listener, and what clients of it connect to."""
+
+    name: str
+    host: str
+    port: int
 
 
 class BrokerAddress(NamedTuple):
@@ -23,7 +30,7 @@ class BrokerAddress(NamedTuple):
 class Brokers(Protocol):
     """What handlers ask."""
 
-    def all(self, listener: "AdvertisedAddress") -> Sequence[BrokerAddress]:
+    def all(self, listener: AdvertisedAddress) -> Sequence[BrokerAddress]:
         """Return every broker that clients of a listener can reach, by id, at least this one.
 
         Args:
@@ -33,6 +40,10 @@ class Brokers(Protocol):
 
     def coordinator_id(self, shard: int) -> int:
         """Return the broker that coordinates the groups or transactional ids of a shard."""
+        ...
+
+    def coordinated_shards(self, count: int) -> Collection[int]:
+        """Return which of so many shards this broker coordinates."""
         ...
 
     @property
@@ -47,13 +58,17 @@ class OneBroker:
     def __init__(self, config: "GatewayConfig") -> None:
         self._config = config
 
-    def all(self, listener: "AdvertisedAddress") -> Sequence[BrokerAddress]:
+    def all(self, listener: AdvertisedAddress) -> Sequence[BrokerAddress]:
         """Return this broker."""
         return (BrokerAddress(self._config.node_id, listener.host, listener.port),)
 
     def coordinator_id(self, shard: int) -> int:
         """Return this broker."""
         return self._config.node_id
+
+    def coordinated_shards(self, count: int) -> Collection[int]:
+        """Return all."""
+        return range(count)
 
     @property
     def controller_id(self) -> int:

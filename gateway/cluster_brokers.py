@@ -9,12 +9,11 @@ Must not know: partitions, requests.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kledger.gateway.brokers import BrokerAddress
+from kledger.gateway.brokers import AdvertisedAddress, BrokerAddress
 from kledger.ledger.record_table import RecordRows, RecordTable
 from kledger.ledger.row_format import I32, RowFormat, RowKey, converted, json_rest
 
 if TYPE_CHECKING:
-    from kledger.gateway.request_context import AdvertisedAddress
     from kledger.ledger import TableStore
 
 
@@ -85,7 +84,7 @@ class ClusterBrokers:
         """Return a broker; None: it has never started."""
         return self._records.get(broker_id)
 
-    def all(self, listener: "AdvertisedAddress") -> Sequence[BrokerAddress]:
+    def all(self, listener: AdvertisedAddress) -> Sequence[BrokerAddress]:
         """Return the brokers that have a listener of that name, by id."""
         found = [BrokerAddress(self.broker_id, listener.host, listener.port)]
         for record in self._records.durable.values():

@@ -6,6 +6,7 @@ Must not know: listeners, settings beyond the gateway's, processes.
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kledger.gateway.brokers import Brokers, OneBroker
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.configs.broker_settings import BrokerSettings
 from kledger.gateway.configs.client_metrics import ClientMetricsSubscriptions
@@ -59,72 +60,52 @@ def open_services(
     entropy: Entropy,
     metrics: Metrics | None = None,
 ) -> Services:
-    """Load groups, offsets, transactions and access rules, and begin to serve them.
-
-    Args:
-        store: has the partitions, groups and transactions of this broker.
-        registry: the topics.
-        config: of the gateway.
-        clock: the time of everything.
-        timers: likewise.
-        supervisor: owns what runs in the background.
-        entropy: makes ids.
-        cluster: what brokers share; None: the server is alone.
-        metrics: counts; None: nobody looks at them.
-    """
-    tables: TableStore = store if cluster is None else cluster.tables
-    coordinated = range if cluster is None else cluster.brokers.coordinated_shards
-    group_config = GroupConfig.from_gateway(config)
-    group_settings = GroupSettings(tables, config, group_config)
+    """Load groups, offsets, transactions and access rules, and begin to serve them."""
+    tables, brokers = _shared(cluster, store, config)
     groups = GroupCoordinator.open(
         store,
         catalog=RegistryCatalog(registry),
-        config=group_config,
+        config=(group_config := GroupConfig.from_gateway(config)),
         clock=clock,
         timers=timers,
         entropy=entropy,
-        coordinated=coordinated,
+        coordinated=brokers.coordinated_shards,
     )
-    producer_ids = ProducerIds(tables)
-    transactions = TransactionCoordinator(
-        TransactionDependencies(
-            store=store,
-            offsets=groups.offsets,
-            producer_ids=producer_ids,
-            write_markers=TransactionMarkers(registry).end,
-            write_group_markers=groups.offsets.write_markers,
-            config=config,
-            clock=clock,
-            timers=timers,
-            supervisor=supervisor,
-            coordinated=coordinated,
-        )
-    )
-    transactions.start()
-    client_metrics = ClientMetricsSubscriptions(tables)
-    telemetry = ClientTelemetry(
-        client_metrics,
+    transactions = TransactionDependencies(
+        store=store,
+        offsets=groups.offsets,
+        producer_ids=ProducerIds(tables),
+        write_markers=TransactionMarkers(registry).end,
+        write_group_markers=groups.offsets.write_markers,
         config=config,
         clock=clock,
         timers=timers,
-        entropy=entropy,
-        compute_pool=store.compute_pool,
+        supervisor=supervisor,
+        coordinated=brokers.coordinated_shards,
     )
+    client_metrics = ClientMetricsSubscriptions(tables)
+    group_settings = GroupSettings(tables, config, group_config)
     broker_settings = BrokerSettings(tables, registry, config, log_dir_of(store))
-    users, tokens = open_users(
-        tables, _token_config(config), clock=clock, entropy=entropy, pool=store.compute_pool
-    )
-    services = Services(
+    pool, token = store.compute_pool, _token_config(config)
+    users, tokens = open_users(tables, token, clock=clock, entropy=entropy, pool=pool)
+    return Services(
         registry=registry,
         groups=groups,
-        producer_ids=producer_ids,
-        transactions=transactions,
+        producer_ids=transactions.producer_ids,
+        transactions=_start_transactions(transactions),
         quotas=ClientQuotas(tables, clock, config),
         users=users,
         delegation_tokens=tokens,
         broker_settings=broker_settings,
         client_metrics=client_metrics,
-        telemetry=telemetry,
+        telemetry=ClientTelemetry(
+            client_metrics,
+            config=config,
+            clock=clock,
+            timers=timers,
+            entropy=entropy,
+            compute_pool=pool,
+        ),
         group_settings=group_settings,
         configs=ConfigResources(registry, broker_settings, group_settings, client_metrics),
         config=config,
@@ -135,10 +116,21 @@ def open_services(
         authorizer=_open_authorizer(tables, config, clock),
         entropy=entropy,
         metrics=metrics or Metrics(),
+        brokers=brokers,
     )
-    if cluster is not None:
-        services.brokers = cluster.brokers
-    return services
+
+
+def _shared(
+    cluster: Cluster | None, store: LedgerStore, config: GatewayConfig
+) -> tuple[TableStore, Brokers]:
+    """Return what brokers share, and the brokers; a server that is alone has its own store."""
+    return (store, OneBroker(config)) if cluster is None else (cluster.tables, cluster.brokers)
+
+
+def _start_transactions(parts: TransactionDependencies) -> TransactionCoordinator:
+    transactions = TransactionCoordinator(parts)
+    transactions.start()
+    return transactions
 
 
 def _open_authorizer(tables: TableStore, config: GatewayConfig, clock: Clock) -> Authorizer | None:

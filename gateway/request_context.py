@@ -6,10 +6,11 @@ Must not know: sockets, frames, response order.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kledger.gateway.api_errors import ApiError
 from kledger.gateway.api_rights import REFUSALS
+from kledger.gateway.brokers import AdvertisedAddress
 from kledger.gateway.metadata.authorized_operations import ALL_OPERATIONS
 from kledger.gateway.services import Services
 from kledger.gateway.telemetry.telemetry_state import TelemetryClient
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
 
 UNKNOWN_SOFTWARE = "unknown"
-
-
-class AdvertisedAddress(NamedTuple):
-    """A listener, and what clients of it connect to."""
-
-    name: str
-    host: str
-    port: int
 
 
 def plain_listener(config: "GatewayConfig") -> AdvertisedAddress:

@@ -7,7 +7,6 @@ Must not know: how the parts are built, or which handler uses which.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kledger.gateway.brokers import OneBroker
 from kledger.gateway.wire.uuid_text import uuid_text
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.metrics import Metrics
@@ -44,7 +43,7 @@ class Services:
     """The collaborators of all handlers of one server.
 
     Attributes:
-        brokers: of the cluster; this one alone without `ClusterBrokers`.
+        brokers: those that clients are shown.
         authorizer: decides what clients may do; None: every client may do everything.
         audit: logs what clients were refused, and what they changed.
     """
@@ -66,15 +65,14 @@ class Services:
     timers: "Timers"
     supervisor: "Supervisor"
     store: "LedgerStore"
-    brokers: "Brokers" = field(init=False)
+    brokers: "Brokers"
     authorizer: "Authorizer | None" = None
     audit: AuditLog = field(init=False)
     entropy: Entropy = field(default_factory=SystemEntropy)
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
-        """Begin the audit log, as a server that is alone; `opening` sets the other brokers."""
-        self.brokers = OneBroker(self.config)
+        """Begin the audit log."""
         self.audit = AuditLog(self.clock)
 
     @property

@@ -24,7 +24,9 @@ from kledger.ledger.engine.base import Row
 from kledger.ledger.errors import AlreadyClosed, LedgerError, StorageFailed
 from kledger.ledger.shared_file import SharedFile
 from kledger.ledger.table_store import RowChanged
+from kledger.runtime.clock import Clock
 from kledger.runtime.containment import Containment, NamedUnit
+from kledger.runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -38,13 +40,20 @@ T = TypeVar("T")
 class SharedTables:
     """The tables, as one process has them open; `open` makes one."""
 
-    def __init__(self, file: SharedFile, folder: Path, containment: Containment) -> None:
+    def __init__(
+        self,
+        file: SharedFile,
+        folder: Path,
+        thread: ThreadPoolExecutor,
+        containment: Containment,
+    ) -> None:
+        """Args: thread: one alone, that the file was opened in."""
         self.on_fatal: Callable[[BaseException], None] | None = None
         """Called when this process cannot follow the others any more."""
         self._file = file
         self.containment = containment
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="shared-tables")
+        self._thread = thread
         self._change_lock = ChangeLock(self._begin_change, self._end_change)
         self._deciding = asyncio.Lock()
         self._taken: Future[None]
@@ -53,17 +62,31 @@ class SharedTables:
         self._is_closed = False
         self._is_looking = False
         self._wakes = _Wakes(folder, self._look)
-        self._timer = self._loop.call_later(LOOK_MS / 1000, self._look_again)
 
     @classmethod
-    async def open(cls, folder: Path, containment: Containment) -> "SharedTables":
+    async def open(
+        cls, folder: Path, *, containment: Containment, clock: Clock, supervisor: Supervisor
+    ) -> "SharedTables":
         """Open the tables in a folder, and create them if there are none.
+
+        Args:
+            folder: of the file.
+            containment: for faults of followers.
+            clock: for the interval at which the tables look for changes.
+            supervisor: runs the task that does so.
 
         Raises:
             StoreUnusable: the file cannot be read, or is of another release.
         """
-        file = await asyncio.get_running_loop().run_in_executor(None, SharedFile, folder)
-        return cls(file, folder, containment)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="shared-tables")
+        try:
+            file = await asyncio.wrap_future(thread.submit(SharedFile, folder))
+        except BaseException:
+            thread.shutdown(wait=False)
+            raise
+        tables = cls(file, folder, thread, containment)
+        supervisor.spawn(tables._look_at_intervals(clock), "changes of shared tables")
+        return tables
 
     # Reads, for the start: tables are loaded once, and then follow the changes.
 
@@ -209,9 +232,10 @@ class SharedTables:
             else:
                 self.on_fatal(error)
 
-    def _look_again(self) -> None:
-        self._timer = self._loop.call_later(LOOK_MS / 1000, self._look_again)
-        self._look()
+    async def _look_at_intervals(self, clock: Clock) -> None:
+        while not self._is_closed:
+            await clock.sleep(LOOK_MS)
+            self._look()
 
     def _on_loop(self, call: Callable[[T], None], argument: T) -> None:
         with suppress(RuntimeError):  # the loop was closed without us
@@ -227,10 +251,10 @@ class SharedTables:
             return
         async with self._deciding:
             self._is_closed = True
-        self._timer.cancel()
-        await self._loop.run_in_executor(None, self._thread.shutdown)
+        # Behind everything that was written.
+        await asyncio.wrap_future(self._thread.submit(self._file.close))
+        self._thread.shutdown(wait=False)
         self._wakes.close()
-        self._file.close()
 
 
 class ChangeLock:

@@ -41,7 +41,7 @@ class NotLeader(TopicsError):
         leader: its id.
     """
 
-    def __init__(self, message: str, leader: int) -> None:
+    def __init__(self, message: str, leader: int = -1) -> None:
         super().__init__(message)
         self.leader = leader
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from kledger.gateway.brokers import AdvertisedAddress
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.listeners.listener_plan import (
     ListenerMistake,
@@ -16,7 +17,6 @@ from kledger.gateway.listeners.listener_plan import (
     SecurityProtocol,
 )
 from kledger.gateway.listeners.listener_settings import REAUTHENTICATION, ListenerSettings
-from kledger.gateway.request_context import AdvertisedAddress
 from kledger.security.credentials import BY_SASL_NAME, PLAIN
 from kledger.security.jaas import parse_jaas
 from kledger.security.sasl.mechanism import MakeMechanism

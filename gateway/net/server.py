@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from kledger.gateway.brokers import AdvertisedAddress
 from kledger.gateway.configs.broker_entries import listener_text
 from kledger.gateway.configs.broker_settings import ADVERTISED_LISTENERS, LISTENERS
 from kledger.gateway.net.connection import Connection
 from kledger.gateway.net.listener import ListenerState
 from kledger.gateway.net.logins import Logins
 from kledger.gateway.net.tls_transport import TlsTransport
-from kledger.gateway.request_context import AdvertisedAddress
 from kledger.gateway.services import Services
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from kledger.ledger.shared_tables import SharedTables
 from kledger.runtime.clock import SystemClock
 from kledger.runtime.containment import Containment
 from kledger.runtime.metrics import Metrics
+from kledger.runtime.tasks import Supervisor
 from tests.ledger.test_record_table import ROWS
 
 GUARD_S = 60
@@ -41,11 +42,18 @@ class SharedWords(RecordTable[str, str]):
 
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[SharedTables]:
-    tables = await SharedTables.open(folder, Containment(SystemClock(), Metrics()))
+    clock, supervisor = SystemClock(), Supervisor()
+    tables = await SharedTables.open(
+        folder,
+        containment=Containment(clock, Metrics()),
+        clock=clock,
+        supervisor=supervisor,
+    )
     try:
         yield tables
     finally:
         await tables.close()
+        await supervisor.close()
 
 
 async def put(tables: TableStore, words: SharedWords, key: str, record: str | None) -> None:

@@ -74,7 +74,7 @@ def imports_behind_the_face(path: PurePosixPath, text: str) -> list[str]:
     """
     if path.parts[0] == "ledger":
         return []
-    allowed = ["ledger.testing", "ledger.row_format", "ledger.record_table"]
+    allowed = ["ledger.testing", "ledger.row_format", "ledger.record_table", "ledger.shared_tables"]
     if path.parts[:2] == ("kledger", "cli"):
         allowed += ["ledger.inspection"]
     if path.parts[:2] == ("kledger", "spark"):

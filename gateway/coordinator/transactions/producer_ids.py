@@ -12,7 +12,7 @@ from kledger.ledger.record_table import RecordRows, RecordTable
 from kledger.ledger.row_format import NO_VERSION, U64, RowFormat
 
 if TYPE_CHECKING:
-    from kledger.ledger.table_store import TableStore
+    from kledger.ledger import TableStore
 
 PRODUCER_IDS_KEY = b"gateway/producer_ids"
 PRODUCER_ID_BLOCK_SIZE = 1_000

@@ -1,0 +1,78 @@
+"""Cluster: what a worker shares with the others of its server.
+
+Rule: the workers are the brokers of a cluster, numbered from the `node.id` of the settings. Their
+shared tables are in the folder above those of their stores.
+Must not know: processes, listeners.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kledger.gateway.cluster_brokers import BrokerRecord, ClusterBrokers
+from kledger.gateway.opening import Cluster
+from kledger.ledger.shared_tables import SharedTables
+from kledger.topics.placement import Placement
+
+if TYPE_CHECKING:
+    from kledger.gateway.config import GatewayConfig
+    from kledger.runtime.clock import Clock
+    from kledger.runtime.containment import Containment
+    from kledger.runtime.tasks import Supervisor
+    from kledger.workers.worker_identity import WorkerIdentity
+
+
+class WorkerCluster:
+    """The cluster of one worker.
+
+    Attributes:
+        cluster: what its services work with.
+    """
+
+    def __init__(self, tables: SharedTables, worker: "WorkerIdentity", node_id: int) -> None:
+        first = node_id - worker.index
+        self._tables = tables
+        self._brokers = ClusterBrokers(tables, node_id, range(first, first + worker.made_with))
+        self.cluster = Cluster(
+            tables, self._brokers, Placement(node_id, range(first, first + worker.count))
+        )
+
+    @classmethod
+    async def open(
+        cls,
+        worker: "WorkerIdentity",
+        config: "GatewayConfig",
+        *,
+        containment: "Containment",
+        clock: "Clock",
+        supervisor: "Supervisor",
+    ) -> "WorkerCluster":
+        """Open what the workers share; `SharedTables.open` documents the other arguments.
+
+        Raises:
+            StoreUnusable, UnreadableRow, StorageFailed: it cannot be read.
+        """
+        tables = await SharedTables.open(
+            Path(worker.folder), containment=containment, clock=clock, supervisor=supervisor
+        )
+        try:
+            return cls(tables, worker, config.node_id)
+        except BaseException:
+            await tables.close()
+            raise
+
+    async def register(self, addresses: Mapping[str, tuple[str, int]], native: str) -> None:
+        """Let clients of all workers know what they connect to for this one.
+
+        Args:
+            addresses: what Kafka clients connect to, by the name of the listener.
+            native: what native clients connect to; empty: they cannot.
+
+        Raises:
+            LedgerError: they do not.
+        """
+        await self._brokers.register(BrokerRecord(self._brokers.broker_id, addresses, native))
+
+    async def close(self) -> None:
+        """Close the tables. Idempotent."""
+        await self._tables.close()
