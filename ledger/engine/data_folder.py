@@ -10,6 +10,8 @@ Must not know: the content of files.
 | log/NNNNNNNN.log | the entry log                                           |
 | index/           | the index of it                                         |
 | crash-image/     | left when a simulated power cut was itself interrupted  |
+
+A folder that workers share has `workers.json` and is no data folder itself: theirs are in it.
 """
 
 import errno
@@ -29,6 +31,7 @@ LOCK = "lock"
 LOG = "log"
 INDEX = "index"
 CRASH_IMAGE = "crash-image"
+WORKERS = "workers.json"
 _FIXABLE_BY_USER = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EISDIR,
     errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.ENFILE,
@@ -45,7 +48,14 @@ def check_not_foreign(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    if strange := foreign_name(os.listdir(folder), log_names(folder)):
+    names = os.listdir(folder)
+    if strange := foreign_name(names, log_names(folder)):
+        if WORKERS in names:
+            own = sorted(str(folder / each) for each in names if each.startswith("worker-"))
+            raise FolderUnusable(
+                f"data folder {folder} is that of a server with workers, which have their own: "
+                + (", ".join(own) or "none yet")
+            )
         raise FolderUnusable(
             f"data folder {folder} holds something else, such as {strange}; "
             "a new data folder must be empty"

@@ -40,6 +40,17 @@ def test_folder_of_something_else_is_refused_and_not_touched(tmp_path: Path) -> 
     assert ["notes.txt"] == [path.name for path in tmp_path.iterdir()]
 
 
+def test_folder_of_workers_is_refused_and_names_theirs(tmp_path: Path) -> None:
+    for name in ("worker-1", "worker-0", "workers.json", "lock"):
+        (tmp_path / name).touch()
+    with pytest.raises(FolderUnusable) as refused:
+        LogRocksdbEngine(tmp_path)
+    assert (
+        f"data folder {tmp_path} is that of a server with workers, which have their own: "
+        f"{tmp_path}/worker-0, {tmp_path}/worker-1"
+    ) == str(refused.value)
+
+
 def test_files_that_a_user_adds_do_no_harm(tmp_path: Path) -> None:
     engine = LogRocksdbEngine(tmp_path)
     store(engine, group_of(0))
