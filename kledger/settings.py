@@ -35,6 +35,7 @@ from kledger.topics.config.topic_config import TopicDefaults
 from kledger.topics.errors import InvalidConfig
 
 ENVIRONMENT_PREFIX = "KLEDGER_"
+WORKERS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,10 @@ class ServerSettings:
     """The folder of all data."""
     memory: bool = False
     """Keep all data in memory; `data` is not used."""
+    workers: int | None = None
+    """How many processes share the work, each with a folder `worker-K` in `data` and ports of its
+    own behind those of the addresses; limits hold for each of them. A folder keeps its workers:
+    there may be more of them later, not fewer. None: one process, which has `data` for itself."""
     kafka: str | None = "127.0.0.1:9092"
     """The address for Kafka clients."""
     native: str | None = None
@@ -135,6 +140,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "native.streams_max": (1, INT32_MAX),
     "server.log_retention_check_interval_ms": (1, INT64_MAX),
     "server.log_partitions_max_idle_ms": (-1, INT64_MAX),
+    "server.workers": (1, WORKERS_MAX),
 }
 
 

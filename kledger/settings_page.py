@@ -27,7 +27,8 @@ HEAD = """# Settings of a server
 | environment | `KLEDGER_KAFKA_NUM_PARTITIONS=3`: section and name |
 | `--set`, may be repeated | `--set kafka.num_partitions=3`, `--set num_partitions=3`, \
 `--set num.partitions=3` |
-| the other flags | `--data`, `--memory`, `--kafka`, `--native`, `--admin`, `--durability` |
+| the other flags | `--data`, `--memory`, `--kafka`, `--native`, `--admin`, `--workers`, \
+`--durability` |
 
 The server does not start with a name that does not exist, a value outside its limits, or a name
 without its section that two sections have; one line on standard error says which. Variables that

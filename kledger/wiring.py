@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from kledger.listener_logins import ListenerLogins, ListenerSecurity
     from kledger.native.rpc.server import RpcServer
     from kledger.native.server.service import NativeService
+    from kledger.workers.worker_identity import WorkerIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +95,7 @@ class BrokerServer:
         entropy: Entropy | None = None,
         engine: StorageEngine | None = None,
         make_connection: ConnectionMaker | None = None,
+        worker: "WorkerIdentity | None" = None,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -105,8 +107,10 @@ class BrokerServer:
             entropy: makes ids, in place of the machine's.
             engine: the storage, in place of the usual one; it is not closed with the server.
             make_connection: serves Kafka clients in place of `Connection`.
+            worker: which of several workers this server is; None: it is alone.
         """
         self._settings = settings
+        self._worker = worker
         self._on_crash = on_crash
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
@@ -382,6 +386,13 @@ class BrokerServer:
     async def _check_addresses(self, plans: Sequence[ListenerPlan]) -> None:
         """Refuse to start if an address is in use, before anything is touched."""
         settings = self._settings.server
+        if self._worker is not None:
+            return  # its parent has the ports
+        if settings.workers is not None:
+            raise CannotStart(
+                "server.workers: expected none, as this server is part of another program",
+                is_mistake=True,
+            )
         for plan in plans:
             await _check_address_free(plan.name, joined_address(plan.host, plan.port))
         for name in ("native", "admin") if plans else ("kafka", "native", "admin"):
@@ -405,7 +416,11 @@ class BrokerServer:
         address = self._settings.server.kafka
         if not endpoints and address is None:
             return
-        self._gateway = GatewayServer(services, self._make_connection)
+        self._gateway = GatewayServer(
+            services,
+            self._make_connection,
+            bootstrap=None if self._worker is None else self._worker.bootstrap,
+        )
         if endpoints:
             bound = await self._gateway.start_endpoints(endpoints)
             self.kafka_address = ",".join(joined_address(*each) for each in bound)
@@ -463,11 +478,15 @@ class BrokerServer:
             lambda: rpc.delivery_bytes_waiting,
             "bytes of deliveries that native consumers have not received",
         )
-        # Again, as the Kafka listener may have this address: gRPC's own error names no address.
-        await _check_address_free("native", address)
+        bootstrap = None
+        if self._worker is not None:
+            bootstrap = self._worker.bootstrap["native"]
+        else:
+            # Again, as the Kafka listener may have this address: gRPC's own error names none.
+            await _check_address_free("native", address)
         self._warn_if_open(services, "server.native", address)
         try:
-            return joined_address(*await rpc.start(host, port))
+            return joined_address(*await rpc.start(host, port, bootstrap=bootstrap))
         except OSError as error:
             raise CannotStart(f"native {address}: {error}", is_mistake=True) from None
 
@@ -489,7 +508,9 @@ class BrokerServer:
                 services.audit,
             ),
         )
-        return joined_address(*await self._admin.start(*split_address("server.admin", address)))
+        host, port = split_address("server.admin", address)
+        is_reserved = self._worker is not None
+        return joined_address(*await self._admin.start(host, port, is_reserved=is_reserved))
 
 
 @contextmanager

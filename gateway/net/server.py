@@ -8,7 +8,7 @@ Must not know: requests and responses.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -35,9 +35,23 @@ EVERY_ADDRESS = ("0.0.0.0", "::", "")
 class GatewayServer:
     """The Kafka listeners of one server, which share their limits."""
 
-    def __init__(self, services: Services, make_connection: ConnectionMaker | None = None) -> None:
-        """Args: make_connection: makes the protocol of one socket; `Connection` by default."""
+    def __init__(
+        self,
+        services: Services,
+        make_connection: ConnectionMaker | None = None,
+        *,
+        bootstrap: Mapping[str, tuple[str, int]] | None = None,
+    ) -> None:
+        """Prepare; nothing listens yet.
+
+        Args:
+            services: of the handlers.
+            make_connection: makes the protocol of one socket; `Connection` by default.
+            bootstrap: of a worker: by the name of each listener, or `kafka` for the one without a
+                name, the address on which all workers listen beside their own.
+        """
         self._services = services
+        self._bootstrap = bootstrap
         self._make_connection = make_connection or Connection
         self._servers: list[asyncio.Server] = []
         self._listener: ListenerState | None = None
@@ -52,15 +66,16 @@ class GatewayServer:
             The address that was bound.
         """
         listener = self._begin()
-        bound_host, bound_port = await self._listen(
-            lambda: self._make_connection(listener), host, port
-        )
+        accept = partial(self._make_connection, listener)
+        bound_host, bound_port = await self._listen(accept, host, port)
         config = self._services.config
         if config.advertised_port == 0:
             config.advertised_port = bound_port
         if not config.advertised_host:
             config.advertised_host = _host_for_clients(host, config.advertised_port)
         self._show([("PLAINTEXT", host, bound_port)])
+        if self._bootstrap is not None:
+            await self._listen(accept, *self._bootstrap["kafka"])
         return bound_host, bound_port
 
     async def start_endpoints(self, endpoints: "Sequence[Endpoint]") -> list[tuple[str, int]]:
@@ -72,15 +87,16 @@ class GatewayServer:
         addresses = []
         for endpoint in endpoints:
             plan = endpoint.plan
-            host, port = await self._listen(
-                partial(self._accept, listener, endpoint), plan.host, plan.port
-            )
+            accept = partial(self._accept, listener, endpoint)
+            host, port = await self._listen(accept, plan.host, plan.port)
             shown = endpoint.advertised
             shown_port = shown.port or port
             endpoint.advertised = AdvertisedAddress(
                 plan.name, shown.host or _host_for_clients(plan.host, shown_port), shown_port
             )
             addresses.append((host, port))
+            if self._bootstrap is not None:
+                await self._listen(accept, *self._bootstrap[plan.name])
         self._show(
             [
                 (each.plan.name, each.plan.host, port)
@@ -101,7 +117,12 @@ class GatewayServer:
         self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[str, int]:
         server = await asyncio.get_running_loop().create_server(
-            make_protocol, host, port, backlog=BACKLOG
+            make_protocol,
+            host,
+            port,
+            backlog=BACKLOG,
+            # The parent of workers has bound all their ports, so that no other server gets them.
+            reuse_port=self._bootstrap is not None,
         )
         self._servers.append(server)
         bound_host, bound_port = server.sockets[0].getsockname()[:2]

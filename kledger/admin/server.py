@@ -58,15 +58,20 @@ class AdminServer:
         self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
         self._listener: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
+    async def start(self, host: str, port: int, *, is_reserved: bool = False) -> tuple[str, int]:
         """Accept connections; return the address.
+
+        Args:
+            host: where to listen.
+            port: 0: any free one.
+            is_reserved: the parent of workers keeps the port bound.
 
         Raises:
             OSError: the address is in use or not ours.
         """
         await self._runner.setup()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._accept, host, port)
+        self._listener = await loop.create_server(self._accept, host, port, reuse_port=is_reserved)
         host, port, *_ = self._listener.sockets[0].getsockname()
         return host, port
 

@@ -131,11 +131,18 @@ class RpcServer:
         """Bytes of deliveries that are not written to their clients yet."""
         return self._deliveries.waiting_bytes
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
+    async def start(
+        self, host: str, port: int, *, bootstrap: tuple[str, int] | None = None
+    ) -> tuple[str, int]:
         """Accept clients; return the address.
 
+        Args:
+            host: where to listen.
+            port: 0: any free one.
+            bootstrap: another address, on which the other workers of the server listen, too.
+
         Raises:
-            OSError: the address cannot be bound.
+            OSError: an address cannot be bound.
         """
         config = self._config
         server = grpc.aio.server(
@@ -150,23 +157,32 @@ class RpcServer:
                 # A header may have an access token of some kilobytes.
                 ("grpc.max_metadata_size", METADATA_BYTES_MAX),
                 ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
-                # Else two servers could share one port, and each would get some of the clients.
-                ("grpc.so_reuseport", 0),
+                # Else two servers could share one port, and each would get some of the clients:
+                # workers are meant to, and the parent keeps others off their ports.
+                ("grpc.so_reuseport", int(bootstrap is not None)),
             ),
         )
         handlers = {name: self._handler(name, call) for name, call in CALLS.items()}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        name = f"[{host}]" if ":" in host else host
-        try:
-            if self._tls is None:
-                bound_port = server.add_insecure_port(f"{name}:{port}")
-            else:
-                bound_port = server.add_secure_port(f"{name}:{port}", self._tls.make())
-        except RuntimeError:
-            raise OSError(f"cannot listen on {name}:{port}") from None
+        bound_port = self._bind(server, host, port)
+        if bootstrap is not None:
+            self._bind(server, *bootstrap)
         await server.start()
         self._server = server
         return host, bound_port
+
+    def _bind(self, server: Any, host: str, port: int) -> int:
+        """Return the port that was bound."""
+        name = f"[{host}]" if ":" in host else host
+        try:
+            bound_port: int = (
+                server.add_insecure_port(f"{name}:{port}")
+                if self._tls is None
+                else server.add_secure_port(f"{name}:{port}", self._tls.make())
+            )
+        except RuntimeError:
+            raise OSError(f"cannot listen on {name}:{port}") from None
+        return bound_port
 
     async def stop(self, *, grace_ms: int) -> None:
         """Refuse new calls, end every link, wait for running calls; may be repeated.

@@ -181,8 +181,9 @@ async def test_stopping_ends_native_links_first(tmp_path: Path) -> None:
 def test_room_of_native_clients_is_not_loaded_before_it_is_wanted() -> None:
     """Every start of a server that is there for Kafka alone would pay for it."""
     program = (
-        "import sys, kledger.cli.serve\n"
-        "print([each for each in sys.modules if each.startswith('kledger.native')])"
+        "import sys, kledger.cli.serve, kledger.wiring\n"
+        "packages = ('kledger.native', 'kledger.workers')\n"
+        "print([each for each in sys.modules if each.startswith(packages)])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -3,13 +3,16 @@
 import asyncio
 import logging
 import socket
+from contextlib import closing
 
 import pytest
 
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.net.server import GatewayServer
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.workers.reserved_ports import ReservedPorts
 from tests.gateway.running import batch, fetch, produce, running_gateway, until
+from tests.gateway.wire_client import WireClient
 
 
 async def test_advertised_port_is_the_bound_one_unless_it_was_set() -> None:
@@ -43,6 +46,31 @@ async def test_listener_on_every_address_advertises_this_machine_and_warns(
     assert (named is not None) == any(
         f"as {named}:{port}; advertised.listeners" in w for w in warnings
     )
+
+
+async def test_workers_share_an_address_and_advertise_their_own() -> None:
+    """Clients come in by one port and then go to the broker that metadata names."""
+    host = "127.0.0.1"
+    with closing(ReservedPorts()) as ports:
+        bootstrap = ports.reserve("kafka", (host, 0))
+        async with running_gateway() as one, running_gateway() as other:
+            own: list[int] = []
+            servers: list[GatewayServer] = []
+            for gateway in (one, other):
+                gateway.services.config.advertised_port = 0
+                servers.append(GatewayServer(gateway.services, bootstrap={"kafka": bootstrap}))
+                own.append((await servers[-1].start(host, 0))[1])
+            met: set[int] = set()
+            while met != set(own):  # the kernel chooses for each connection
+                async with WireClient(*bootstrap) as client:
+                    metadata = await client.ask(MetadataRequest(topics=[]), 9)
+                    met.add(metadata.brokers[0].port)
+            await servers[0].stop()
+            for _ in range(20):
+                async with WireClient(*bootstrap) as client:
+                    metadata = await client.ask(MetadataRequest(topics=[]), 9)
+                    assert own[1] == metadata.brokers[0].port
+            await servers[1].stop()
 
 
 async def test_stop_refuses_new_connections_and_closes_idle_ones() -> None:

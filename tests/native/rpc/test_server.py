@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import closing
 
 import pytest
 import uvloop
@@ -11,6 +12,7 @@ from kledger.native.errors import Unavailable
 from kledger.native.rpc.client import RpcClient
 from kledger.native.rpc.server import RpcServer
 from kledger.runtime.tasks import Supervisor
+from kledger.workers.reserved_ports import ReservedPorts
 from tests.native.recording_broker import Endings, RecordingBroker, batch
 from tests.native.rpc.connected_pair import GRACE_MS, TEST_SECONDS, PatientClock, pair, serving
 
@@ -21,6 +23,26 @@ async def test_taken_address_is_an_error_even_if_the_other_shares_it() -> None:
         with pytest.raises(OSError, match=str(port)):
             await second.start("127.0.0.1", port)
         await second.stop(grace_ms=0)
+
+
+async def test_workers_share_an_address_beside_their_own() -> None:
+    with closing(ReservedPorts()) as ports:
+        host, port = bootstrap = ports.reserve("native", ("127.0.0.1", 0))
+        servers = []
+        for _ in range(2):
+            server = RpcServer(
+                RecordingBroker(), supervisor=Supervisor(), message_bytes_max=1 << 20
+            )
+            servers.append(server)
+            own = await server.start(host, 0, bootstrap=bootstrap)
+            client = RpcClient(f"{own[0]}:{own[1]}", clock=PatientClock())
+            await client.connect()
+            await client.close()
+        while servers:  # as long as one is left
+            client = RpcClient(f"{host}:{port}", clock=PatientClock())
+            await client.connect(retry_ms=None)
+            await client.close()
+            await servers.pop().stop(grace_ms=GRACE_MS)
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
