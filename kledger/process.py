@@ -51,7 +51,7 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env=_environment(),
+            env=server_environment(),
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -118,8 +118,8 @@ class ServerProcess:
             self._log = None
 
 
-def _environment() -> dict[str, str]:
-    """Return the server's variables: this kledger comes before the folders of PYTHONPATH."""
+def server_environment() -> dict[str, str]:
+    """Return a server's variables: this kledger comes before the folders of PYTHONPATH."""
     environment = dict(os.environ)
     if "PYTHONPATH" in environment:
         home = str(Path(__file__).parent.parent)

@@ -5,6 +5,10 @@ flags; later ones win. Names of Apache Kafka's and Pulsar's settings are accepte
 
 SIGTERM, SIGINT and SIGHUP stop it in order, with exit code 0; under nohup a SIGHUP is ignored.
 No signal reloads settings: Kafka's own tools change those that can change while the server runs.
+
+With --workers N the data folder has a store for each of N processes. Clients need one address only:
+all workers listen on it, and each on a port of its own, 1 to N above it. The ready line comes when
+all are ready. A worker that dies is started again; a second signal ends them at once.
 """
 
 import argparse
@@ -13,22 +17,24 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
-
-import uvloop
+from typing import TYPE_CHECKING
 
 from kledger import quick_start
 from kledger.cli import EXIT_FAILURE, failure, usage_error
 from kledger.kubernetes_variables import kubernetes_variables
-from kledger.ledger import LedgerError
 from kledger.security.private_folder import UnsafeFolder, keep_private
 from kledger.setting_values import SettingError
 from kledger.settings import Settings, load, own_names, variable_of
-from kledger.wiring import BrokerServer, CannotStart
+
+if TYPE_CHECKING:
+    from kledger.workers.worker_identity import WorkerIdentity
 
 logger = logging.getLogger("kledger")
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LOG_FORMAT = "%(asctime)s %(levelname)s {}%(name)s: %(message)s"
+"""With the worker, if there are several."""
 # With nothing cyclic on the hot path, frequent collections only cost time.
 GC_THRESHOLDS = (50_000, 20, 100)
 
@@ -48,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="fsync|os",
         help="acknowledge after a sync, or after a write to the operating system",
     )
+    parser.add_argument("--workers", metavar="N", help="serve with N processes, see above")
+    # Only for a process that is a worker already.
+    parser.add_argument("--worker", metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings in TOML")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="assignments",
@@ -57,12 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal or a crash; return the exit code."""
+    if arguments.worker is not None:
+        return _run_worker()
     flags = {
         "server.data": arguments.data,
         "server.memory": False if arguments.data is not None else arguments.memory,
         "server.kafka": arguments.kafka,
         "server.native": arguments.native,
         "server.admin": arguments.admin,
+        "server.workers": arguments.workers,
         "storage.durability": arguments.durability,
     }
     try:
@@ -79,21 +91,69 @@ def run(arguments: argparse.Namespace) -> int:
         return usage_error(
             "server.kafka: expected HOST:PORT, as no other listener is named, got none"
         )
-    logging.basicConfig(
-        stream=sys.stderr, level=settings.server.log_level.upper(), format=LOG_FORMAT
-    )
+    _log_to_stderr(settings)
     _warn_of_service_variables()
+    return _run_server(settings) if server.workers is None else _run_parent(settings)
+
+
+def _run_worker() -> int:
+    """Serve as one of several workers, with what the parent has sent."""
+    from kledger.workers.worker_start import NoWorkerStart, WorkerStart
+
+    try:
+        start = WorkerStart.read()
+    except NoWorkerStart as error:
+        return usage_error(f"--worker: {error}")
+    _log_to_stderr(start.settings, f"worker-{start.identity.index} ")
+    return _run_server(start.settings, start.identity)
+
+
+def _run_parent(settings: Settings) -> int:
+    """Serve with workers."""
+    # Neither the server nor its event loop is loaded.
+    from kledger.workers.worker_plan import WorkersMistake
+    from kledger.workers.worker_server import serve_workers
+
+    def show_ready(line: str) -> None:
+        quick_start.freeze_objects(GC_THRESHOLDS)
+        print(line, flush=True)
+
+    try:
+        if not settings.server.memory:
+            keep_private(settings.server.data)
+        return asyncio.run(serve_workers(settings, signals=_signals_to_end(), on_ready=show_ready))
+    except (WorkersMistake, UnsafeFolder) as error:
+        return usage_error(str(error))
+    except OSError as error:
+        return usage_error(f"{settings.server.data}: {error.strerror or error}")
+
+
+def _run_server(settings: Settings, worker: "WorkerIdentity | None" = None) -> int:
+    """Serve in this process."""
+    import uvloop
+
+    from kledger.ledger import LedgerError
+    from kledger.wiring import CannotStart
+
     try:
         if not settings.server.memory:
             keep_private(settings.server.data)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(settings))
+            return runner.run(_serve(settings, worker))
     except UnsafeFolder as error:
         return usage_error(str(error))
     except CannotStart as error:
         return usage_error(str(error)) if error.is_mistake else failure(str(error))
     except LedgerError as error:
         return failure(f"the server did not close everything: {error}")
+
+
+def _log_to_stderr(settings: Settings, worker: str = "") -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.server.log_level.upper(),
+        format=LOG_FORMAT.format(worker),
+    )
 
 
 def _warn_of_service_variables() -> None:
@@ -112,8 +172,10 @@ def _signals_to_end() -> list[signal.Signals]:
     return found
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, worker: "WorkerIdentity | None") -> int:
     """Start, print the ready line, wait for the end, stop in order."""
+    from kledger.wiring import BrokerServer
+
     loop = asyncio.get_running_loop()
     ending: asyncio.Future[int] = loop.create_future()
 
@@ -125,7 +187,15 @@ async def _serve(settings: Settings) -> int:
     signals = _signals_to_end()
     for number in signals:
         loop.add_signal_handler(number, end, 0, number.name)
-    server = BrokerServer(settings, on_crash=lambda error: end(EXIT_FAILURE, f"crash: {error!r}"))
+    if worker is not None:
+        from kledger.workers.worker_start import watch_parent
+
+        watch_parent(loop, partial(end, 0, "the parent process has ended"))
+    server = BrokerServer(
+        settings,
+        on_crash=lambda error: end(EXIT_FAILURE, f"crash: {error!r}"),
+        worker=worker,
+    )
     try:
         await server.start()
         quick_start.freeze_objects(GC_THRESHOLDS)
