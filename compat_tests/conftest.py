@@ -45,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Offer the reference in place of kledger."""
     parser.addoption("--server", choices=["kledger", "kafka"], default="kledger")
     parser.addoption("--durability", choices=["fsync", "os"], default="fsync")
+    parser.addoption("--workers", type=int, default=0, help="workers of kledger; 0: one process")
     parser.addoption("--kills", type=int, default=20, help="kills of the long crash test")
     parser.addoption("--crash-seed", type=int, default=None, help="seed of the crash tests")
 
@@ -58,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
         peers.fetch()
     except peers.PeerMissing as error:
         raise pytest.UsageError(str(error)) from error
-    if config.getoption("--server") == "kledger":
+    if config.getoption("--server") == "kledger" and not config.getoption("--workers"):
         page = peers.ROOT / "docs" / "COMPATIBILITY.md"
         config.pluginmanager.register(ReportPlugin(page, config))
 
@@ -79,7 +80,10 @@ def make_server(
     if config.getoption("--server") == "kafka":
         return ApacheKafkaServer(folder, settings=settings)
     durability = str(config.getoption("--durability"))
-    return KledgerServer(folder, durability=durability, settings=settings, is_native=True)
+    workers = int(config.getoption("--workers"))
+    return KledgerServer(
+        folder, durability=durability, settings=settings, is_native=True, workers=workers
+    )
 
 
 @pytest.fixture(scope="session")

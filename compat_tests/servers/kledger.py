@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -27,11 +30,16 @@ class KledgerServer(ServerProcess):
         durability: str = "fsync",
         settings: Mapping[str, str] | None = None,
         is_native: bool = False,
+        workers: int = 0,
     ) -> None:
-        """Take `settings` as they go behind --set; `is_native` listens for native clients, too."""
+        """Take `settings` as they go behind --set; `is_native` listens for native clients, too.
+
+        With `workers` the ports behind that of a listener are those of the workers.
+        """
         super().__init__(folder)
         self.durability = durability
         self.settings = dict(settings or {})
+        self.workers = workers
         self.native_address = f"{self.host}:0" if is_native else ""
         self.more_addresses: list[str] = []
         """Of its listeners but the first, in the order of the setting."""
@@ -40,9 +48,9 @@ class KledgerServer(ServerProcess):
         """Reserve the ports at the first start."""
         super().prepare()
         if not self.port:
-            self.port = self.reserve_port()
+            self.port = self.reserve_port(self.workers)
             if self.native_address:
-                self.native_address = f"{self.host}:{self.reserve_port()}"
+                self.native_address = f"{self.host}:{self.reserve_port(self.workers)}"
 
     def command(self) -> list[str]:
         """Give the command line; every start has the same ports."""
@@ -51,9 +59,22 @@ class KledgerServer(ServerProcess):
         words = [kledger_program(), "serve", *place, "--durability", self.durability]
         if self.native_address:
             words += ["--native", self.native_address]
+        if self.workers:
+            words += ["--workers", str(self.workers)]
         for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]
         return words
+
+    def kill(self) -> int:
+        """End the process as a crash would, and its workers, which would stop in order."""
+        workers: list[str] = []
+        if self.workers and self.is_running():
+            workers = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        status = super().kill()
+        for each in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(each), signal.SIGKILL)
+        return status
 
     def wait_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
         """Read the line that says which ports it listens on."""

@@ -16,11 +16,16 @@ from typing import Self
 class ReservedPort:
     """A bound socket that never listens."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
-        """Choose a free port."""
+    def __init__(self, host: str = "127.0.0.1", number: int = 0) -> None:
+        """Take a port; 0 is any free one. Raises OSError if it is in use, or reserved."""
         self._socket = socket.socket()
+        try:
+            self._socket.bind((host, number))
+        except OSError:
+            self._socket.close()
+            raise
+        # Not before: two that have the option could reserve one port.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind((host, 0))
 
     @property
     def number(self) -> int:
@@ -39,3 +44,17 @@ class ReservedPort:
     def __exit__(self, *exception: object) -> None:
         """Let it go."""
         self.close()
+
+
+def reserve_run(host: str, count: int) -> list[ReservedPort]:
+    """Take ports that follow each other; return them in their order."""
+    while True:
+        taken = [ReservedPort(host)]
+        try:
+            while len(taken) < count:
+                taken.append(ReservedPort(host, taken[-1].number + 1))
+        except (OSError, OverflowError):  # the next one is in use, or there is none
+            for each in taken:
+                each.close()
+        else:
+            return taken

@@ -18,7 +18,7 @@ from typing import IO, Self
 
 from compat_tests.deadlines import PROGRAM_S, WAIT_S
 from compat_tests.servers import metadata_probe
-from compat_tests.servers.ports import ReservedPort
+from compat_tests.servers.ports import ReservedPort, reserve_run
 
 _LOG_TAIL_BYTES = 2000
 _PR_SET_PDEATHSIG = 1
@@ -84,10 +84,11 @@ class ServerProcess(ABC):
         """Do what must be done before the process begins; is not part of the time of start()."""
         self.data_folder.mkdir(parents=True, exist_ok=True)
 
-    def reserve_port(self) -> int:
-        """Give a port that is this server's until the context is left."""
-        self._reserved.append(ReservedPort(self.host))
-        return self._reserved[-1].number
+    def reserve_port(self, following: int = 0) -> int:
+        """Give a port that is this server's until the context is left, and so many behind it."""
+        taken = reserve_run(self.host, 1 + following)
+        self._reserved += taken
+        return taken[0].number
 
     @abstractmethod
     def wait_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
