@@ -34,7 +34,7 @@ from kledger.security.authorizer import STANDARD_AUTHORIZER, Authorizer, parse_s
 from kledger.security.delegation_token_state import DelegationTokenConfig
 from kledger.security.delegation_tokens import open_users
 from kledger.topics import TopicRegistry
-from kledger.topics.placement import Placement
+from kledger.topics.registry import TopicCluster
 
 if TYPE_CHECKING:
     from kledger.gateway.cluster_brokers import ClusterBrokers
@@ -43,9 +43,13 @@ if TYPE_CHECKING:
 class Cluster(NamedTuple):
     """What a broker shares with others, and what it knows of them."""
 
-    tables: TableStore
+    topics: TopicCluster
     brokers: "ClusterBrokers"
-    placement: Placement
+
+    @property
+    def tables(self) -> TableStore:
+        """The tables that brokers share."""
+        return self.topics.tables
 
 
 def open_services(

@@ -5,17 +5,20 @@ shared tables are in the folder above those of their stores.
 Must not know: processes, listeners.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kledger.gateway.cluster_brokers import BrokerRecord, ClusterBrokers
 from kledger.gateway.opening import Cluster
+from kledger.gateway.request_context import plain_listener
 from kledger.ledger.shared_tables import SharedTables
 from kledger.topics.placement import Placement
+from kledger.topics.registry import TopicCluster
 
 if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
+    from kledger.gateway.listeners.endpoint import Endpoint
     from kledger.runtime.clock import Clock
     from kledger.runtime.containment import Containment
     from kledger.runtime.tasks import Supervisor
@@ -27,14 +30,16 @@ class WorkerCluster:
 
     Attributes:
         cluster: what its services work with.
+        tables: of the cluster.
     """
 
     def __init__(self, tables: SharedTables, worker: "WorkerIdentity", node_id: int) -> None:
         first = node_id - worker.index
-        self._tables = tables
-        self._brokers = ClusterBrokers(tables, node_id, range(first, first + worker.made_with))
+        self.tables = tables
+        placement = Placement(node_id, range(first, first + worker.count))
         self.cluster = Cluster(
-            tables, self._brokers, Placement(node_id, range(first, first + worker.count))
+            TopicCluster(tables, placement),
+            ClusterBrokers(tables, node_id, range(first, first + worker.made_with)),
         )
 
     @classmethod
@@ -61,18 +66,24 @@ class WorkerCluster:
             await tables.close()
             raise
 
-    async def register(self, addresses: Mapping[str, tuple[str, int]], native: str) -> None:
+    async def register(
+        self, config: "GatewayConfig", endpoints: Sequence["Endpoint"], native: str
+    ) -> None:
         """Let clients of all workers know what they connect to for this one.
 
         Args:
-            addresses: what Kafka clients connect to, by the name of the listener.
+            config: of the bound gateway.
+            endpoints: the bound listeners; without any, that of `server.kafka`.
             native: what native clients connect to; empty: they cannot.
 
         Raises:
-            LedgerError: they do not.
+            LedgerError: they do not know it.
         """
-        await self._brokers.register(BrokerRecord(self._brokers.broker_id, addresses, native))
+        shown = [each.advertised for each in endpoints] or [plain_listener(config)]
+        addresses = {each.name: (each.host, each.port) for each in shown}
+        brokers = self.cluster.brokers
+        await brokers.register(BrokerRecord(brokers.broker_id, addresses, native))
 
     async def close(self) -> None:
         """Close the tables. Idempotent."""
-        await self._tables.close()
+        await self.tables.close()

@@ -31,6 +31,7 @@ from kledger.ledger import (
     StorageEngine,
     StoreInUse,
     StoreUnusable,
+    TableStore,
 )
 from kledger.native.open_strategy import open_strategy
 from kledger.runtime.clock import Clock, SystemClock
@@ -50,6 +51,7 @@ from kledger.topics.tier_url import remember_url
 
 if TYPE_CHECKING:
     from kledger.admin.server import AdminServer
+    from kledger.cluster import WorkerCluster
     from kledger.gateway.listeners.endpoint import Endpoint
     from kledger.listener_logins import ListenerLogins, ListenerSecurity
     from kledger.native.rpc.server import RpcServer
@@ -118,6 +120,7 @@ class BrokerServer:
         self._make_connection = make_connection
         self._supervisor = Supervisor(on_crash)
         self._store: LedgerStore | None = None
+        self._cluster: WorkerCluster | None = None
         self._services: Services | None = None
         self._gateway: GatewayServer | None = None
         self._native: NativeService | None = None
@@ -149,12 +152,14 @@ class BrokerServer:
             self._tiers = self._make_tiers()
             self._store = await self._open_store()
             self._supervisor.containment = self._store.containment
+            self._cluster = await self._open_cluster(self._store)
             self._services = await self._build_services(self._store)
             show_services(self._services)
             self._show_fixed_values(self._services)
             if security is not None:
                 await security.open(self._services)
-            await self._listen_kafka(self._services, security.endpoints if security else ())
+            endpoints = security.endpoints if security is not None else ()
+            await self._listen_kafka(self._services, endpoints)
             if settings.native is not None and security is not None:
                 self.native_address = await self._listen_native(
                     self._services, settings.native, security.logins
@@ -163,6 +168,8 @@ class BrokerServer:
                 self.admin_address = await self._listen_admin(
                     self._services, settings.admin, security.logins
                 )
+            if self._cluster is not None:
+                await self._cluster.register(self._services.config, endpoints, self.native_address)
             self._start_background_work(self._services)
         except BaseException as error:
             await self.stop()
@@ -228,6 +235,7 @@ class BrokerServer:
         self._admin = self._cleaner = self._offloading = None
         logins, self._logins = self._logins, None
         tiers, self._tiers = self._tiers, None
+        cluster, self._cluster = self._cluster, None
         # The stack closes from the last line to the first, also when one of them fails.
         async with AsyncExitStack() as closing:
             if tiers is not None:
@@ -235,6 +243,8 @@ class BrokerServer:
             if store is not None:
                 closing.push_async_callback(store.close)
             closing.push_async_callback(self._supervisor.close)
+            if cluster is not None:
+                closing.push_async_callback(cluster.close)
             if admin is not None:
                 closing.push_async_callback(admin.stop)
             if logins is not None:
@@ -276,18 +286,43 @@ class BrokerServer:
         store.on_fatal = self._on_crash
         return store
 
+    async def _open_cluster(self, store: LedgerStore) -> "WorkerCluster | None":
+        """Open what this worker shares with others; None: the server is alone."""
+        if self._worker is None:
+            return None
+        # A server that is alone does not load it.
+        from kledger.cluster import WorkerCluster
+
+        cluster = await WorkerCluster.open(
+            self._worker,
+            self._settings.kafka,
+            containment=store.containment,
+            clock=self._clock,
+            supervisor=self._supervisor,
+        )
+        cluster.tables.on_fatal = self._on_crash
+        return cluster
+
     async def _build_services(self, store: LedgerStore) -> Services:
         """Build the services of the handlers, from the store upwards."""
         timers = Timers(self._clock, self._supervisor)
         # A copy: the listener fills in its port, which must not reach other servers.
         config = replace(self._settings.kafka)
-        config.cluster_id = config.cluster_id or await load_cluster_id(store, self._entropy)
+        cluster = None if self._cluster is None else self._cluster.cluster
+        tables: TableStore = store if cluster is None else cluster.tables
+        config.cluster_id = config.cluster_id or await load_cluster_id(tables, self._entropy)
         registry = await TopicRegistry.open(
-            store, self._settings.topics, self._clock, self._entropy, await self._open_tier(store)
+            store,
+            self._settings.topics,
+            self._clock,
+            self._entropy,
+            await self._open_tier(store),
+            cluster=None if cluster is None else cluster.topics,
         )
         return open_services(
             store,
             registry,
+            cluster=cluster,
             config=config,
             clock=self._clock,
             timers=timers,
