@@ -72,6 +72,11 @@ class RequestContext:
         return self.peer.listener or plain_listener(self.services.config)
 
     @property
+    def broker_ids(self) -> list[int]:
+        """The ids of the brokers that this client can reach."""
+        return [each.broker_id for each in self.services.brokers.all(self.advertised)]
+
+    @property
     def telemetry_client(self) -> TelemetryClient:
         """The client, as `ClientTelemetry` keeps it."""
         return TelemetryClient(

@@ -18,12 +18,16 @@ Version notes:
   (KIP-599), v7 has the topic's id (KIP-516).
 """
 
+from collections.abc import Collection
+from operator import attrgetter
+
 from kledger.gateway.api_errors import (
     ApiError,
     check_not_repeated,
     code_and_message_of,
     first_of_each,
 )
+from kledger.gateway.assignments import are_assigned, first_brokers, one_of
 from kledger.gateway.configs.config_entries import topic_entries
 from kledger.gateway.quotas.mutation_quota import MutationQuota
 from kledger.gateway.request_context import RequestContext
@@ -94,12 +98,18 @@ async def _create(
     result = CreatableTopicResult(
         name=asked.name, error_message=None, num_partitions=partitions, replication_factor=1
     )
-    checked = registry.check_creation(asked.name, partitions=partitions, configs=values)
+    in_order = sorted(asked.assignments, key=attrgetter("partition_index"))
+    assigned = first_brokers(in_order) if in_order else None
+    checked = registry.check_creation(
+        asked.name, partitions=partitions, configs=values, assigned=assigned
+    )
     quota.charge(partitions)
     if validate_only:
         result.topic_id = checked.topic_id
     else:
-        topic = await registry.create(asked.name, partitions=partitions, configs=values)
+        topic = await registry.create(
+            asked.name, partitions=partitions, configs=values, assigned=assigned
+        )
         result.topic_id = topic.id
         context.audit("created topic", topic=topic.name, partitions=partitions)
     may_see_configs = context.authorize(
@@ -141,7 +151,7 @@ def _partition_count(context: RequestContext, asked: CreatableTopic) -> int:
     """Return the number of partitions of the request; refuse invalid numbers and assignments."""
     config = context.services.config
     if asked.assignments:
-        return _assigned_partitions(asked, config.node_id)
+        return _assigned_partitions(asked, context.broker_ids)
     replicas = asked.replication_factor
     if replicas == 0 or replicas < USE_DEFAULT:
         raise InvalidReplicationFactor(
@@ -159,7 +169,7 @@ def _partition_count(context: RequestContext, asked: CreatableTopic) -> int:
     return count
 
 
-def _assigned_partitions(asked: CreatableTopic, node_id: int) -> int:
+def _assigned_partitions(asked: CreatableTopic, broker_ids: Collection[int]) -> int:
     if asked.num_partitions != USE_DEFAULT or asked.replication_factor != USE_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -168,10 +178,10 @@ def _assigned_partitions(asked: CreatableTopic, node_id: int) -> int:
         )
     indexes = sorted(assignment.partition_index for assignment in asked.assignments)
     is_whole = indexes == list(range(len(indexes)))
-    if not is_whole or any(a.broker_ids != [node_id] for a in asked.assignments):
+    if not is_whole or not are_assigned(asked.assignments, broker_ids):
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"The manual partition assignment: expected partitions 0 to {len(indexes) - 1}, each "
-            f"on node {node_id} alone, as no other broker is registered",
+            f"on {one_of(broker_ids)}",
         )
     return len(indexes)

@@ -15,6 +15,7 @@ from kledger.gateway.api_errors import (
     code_and_message_of,
     first_of_each,
 )
+from kledger.gateway.assignments import are_assigned, first_brokers, one_of
 from kledger.gateway.quotas.mutation_quota import MutationQuota
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -71,17 +72,17 @@ async def _create(
         raise UnknownTopic(f"The topic {asked.name!r} does not exist.")
     registry.check_partitions(topic, asked.count)
     added = asked.count - topic.partition_count
-    node_id = context.services.config.node_id
+    broker_ids = context.broker_ids
     if asked.assignments is not None and (
-        len(asked.assignments) != added
-        or any(assignment.broker_ids != [node_id] for assignment in asked.assignments)
+        len(asked.assignments) != added or not are_assigned(asked.assignments, broker_ids)
     ):
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {added} additional partition(s). The manual partition assignment: "
-            f"expected as many, each to node {node_id} alone, as no other broker is registered.",
+            f"expected as many, each on {one_of(broker_ids)}.",
         )
     quota.charge(added)
     if not validate_only:
-        await registry.create_partitions(asked.name, asked.count)
+        assigned = None if asked.assignments is None else first_brokers(asked.assignments)
+        await registry.create_partitions(asked.name, asked.count, assigned)
         context.audit("created partitions", topic=topic.name, partitions=asked.count)

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kledger.gateway.metadata.topic_descriptions import leaders_of
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 
@@ -111,7 +112,7 @@ def _election(
         return unknown, f"No such topic as {name}: it does not exist"
     if not 0 <= index < topic.partition_count:
         return unknown, f"No such partition as {name}-{index}: it does not exist"
-    node_id = context.services.config.node_id
+    node_id = leaders_of(topic, context.services.config.node_id)[index]
     return (
         ErrorCode.ELECTION_NOT_NEEDED,
         f"Leader election not needed for topic partition {name}-{index}: node {node_id} leads it.",
@@ -155,10 +156,11 @@ def _reassignment(
     if replicas is None:
         # Kafka's tool takes this code without a message for "nothing to cancel".
         return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
-    if replicas != [context.services.config.node_id]:
+    leader = leaders_of(topic, context.services.config.node_id)[index]
+    if replicas != [leader]:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, (
-            f"The manual partition assignment includes {replicas}: expected node "
-            f"{context.services.config.node_id} alone, as no such broker is registered."
+            f"The manual partition assignment includes {replicas}: expected broker {leader} alone, "
+            "which has the partition."
         )
     return ErrorCode.NONE, None
 

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from uuid import UUID
 
 from kledger.batches.builder import NewRecord, build_batch
+from kledger.cluster import WorkerCluster
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.net.server import ConnectionMaker, GatewayServer
 from kledger.gateway.opening import open_services
+from kledger.gateway.request_context import plain_listener
 from kledger.gateway.services import Services
 from kledger.gateway.wire.messages.k00_produce import (
     PartitionProduceData,
@@ -25,6 +28,7 @@ from kledger.runtime.entropy import SeededEntropy
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.topics import Topic, TopicDefaults, TopicRegistry
+from kledger.workers.worker_identity import WorkerIdentity
 from tests.gateway.wire_client import WireClient
 from tests.topics.tier_words import MemoryFolders
 
@@ -46,6 +50,10 @@ class RunningGateway:
     def client(self) -> WireClient:
         """Return a client that connects when it is entered."""
         return WireClient(self.host, self.port)
+
+    def knows(self, count: int) -> bool:
+        """Whether its clients are shown so many brokers."""
+        return len(self.services.brokers.all(plain_listener(self.services.config))) == count
 
     async def parked(self) -> None:
         """Wait until some connection waits for a request that runs alone."""
@@ -79,8 +87,9 @@ async def running_gateway(
     make_connection: ConnectionMaker | None = None,
     threads: StoreThreads | None = None,
     tier: MemoryFolders | None = None,
+    worker: WorkerIdentity | None = None,
 ) -> AsyncIterator[RunningGateway]:
-    """Run a gateway; it must not have crashed at the end."""
+    """Run a gateway, alone or as a worker; it must not have crashed at the end."""
     engine = engine or FaultyEngine(None)
     config = config or GatewayConfig(group_initial_rebalance_delay_ms=0)
     config.cluster_id = config.cluster_id or "cluster-for-tests-0000"
@@ -92,10 +101,24 @@ async def running_gateway(
     ) as store:
         supervisor = Supervisor(crashes.append, store.containment)
         timers = Timers(clock, supervisor)
-        registry = await TopicRegistry.open(store, TopicDefaults(), clock, tier=tier)
+        shared = None
+        if worker is not None:
+            config.node_id += worker.index
+            shared = await WorkerCluster.open(
+                worker, config, containment=store.containment, clock=clock, supervisor=supervisor
+            )
+        cluster = None if shared is None else shared.cluster
+        registry = await TopicRegistry.open(
+            store,
+            TopicDefaults(),
+            clock,
+            tier=tier,
+            cluster=None if cluster is None else cluster.topics,
+        )
         services = open_services(
             store,
             registry,
+            cluster=cluster,
             config=config,
             clock=clock,
             timers=timers,
@@ -104,14 +127,39 @@ async def running_gateway(
         )
         server = GatewayServer(services, make_connection)
         host, port = await server.start("127.0.0.1", 0)
+        if shared is not None:
+            await shared.register(config, (), "")
         try:
             yield RunningGateway(server, services, clock, engine, crashes, host, port)
         finally:
             services.close()
             await server.stop(grace_ms=0)
             await registry.close()
+            if shared is not None:
+                await shared.close()
             await supervisor.close()
     assert [] == crashes
+
+
+@asynccontextmanager
+async def running_brokers(
+    folder: Path, count: int = 2, config: GatewayConfig | None = None
+) -> AsyncIterator[list[RunningGateway]]:
+    """Run the brokers of one cluster, each with a store in memory; wait until all know all."""
+    async with AsyncExitStack() as exits:
+        brokers = []
+        for index in range(count):
+            worker = WorkerIdentity(
+                index=index, count=count, made_with=count, folder=str(folder), bootstrap={}
+            )
+            given = replace(config or GatewayConfig(group_initial_rebalance_delay_ms=0))
+            brokers.append(await exits.enter_async_context(running_gateway(given, worker=worker)))
+        for each in brokers:
+            shown = plain_listener(each.services.config)
+            await until(
+                lambda each=each, shown=shown: len(each.services.brokers.all(shown)) == count
+            )
+        yield brokers
 
 
 def produce(

@@ -1,0 +1,33 @@
+"""Assignments: the brokers that a user demands for new partitions.
+
+Rule: a partition has one replica, so an assignment names one broker that is known.
+Must not know: topics.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+
+class BrokerAssignment(Protocol):
+    """What CreateTopics and CreatePartitions say of a partition."""
+
+    broker_ids: list[int]
+
+
+def are_assigned(assignments: Sequence[BrokerAssignment], broker_ids: Collection[int]) -> bool:
+    """Whether each assignment names one of these brokers, and no other."""
+    return all(
+        len(each.broker_ids) == 1 and each.broker_ids[0] in broker_ids for each in assignments
+    )
+
+
+def first_brokers(assignments: Sequence[BrokerAssignment]) -> list[int]:
+    """Return the broker of each assignment that names one."""
+    return [each.broker_ids[0] for each in assignments]
+
+
+def one_of(broker_ids: Collection[int]) -> str:
+    """Return what an assignment is expected to name, for an error."""
+    if len(broker_ids) == 1:
+        return f"node {min(broker_ids)} alone, as no other broker is registered"
+    return f"one of the brokers {', '.join(map(str, sorted(broker_ids)))}"

@@ -1,0 +1,178 @@
+"""Several brokers over shared tables are one cluster to their clients."""
+
+from pathlib import Path
+
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kledger.gateway.wire.messages.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from kledger.gateway.wire.messages.k60_describe_cluster import DescribeClusterRequest
+from kledger.security.acl_state import (
+    AclRule,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from kledger.security.authorizer import STANDARD_AUTHORIZER
+from kledger.security.principal import Principal
+from tests.gateway.authorized import authorizer_of
+from tests.gateway.running import batch, fetch, produce, running_brokers, until
+
+
+async def test_clients_of_each_broker_are_shown_all(tmp_path: Path) -> None:
+    async with running_brokers(tmp_path) as brokers:
+        ports = [each.port for each in brokers]
+        for each in brokers:
+            async with each.client() as client:
+                found = await client.ask(MetadataRequest(topics=[]), 12)
+                assert [one.node_id for one in found.brokers] == [1, 2]
+                assert [one.port for one in found.brokers] == ports
+                assert found.controller_id == 1
+                described = await client.ask(DescribeClusterRequest(), 1)
+                assert [one.port for one in described.brokers] == ports
+        assert len({each.services.config.cluster_id for each in brokers}) == 1
+
+
+async def test_a_topic_of_one_is_there_for_the_clients_of_all(tmp_path: Path) -> None:
+    async with running_brokers(tmp_path) as (one, other):
+        await one.services.registry.create("t", partitions=4)
+        await until(lambda: other.services.registry.get("t") is not None)
+        async with other.client() as client:
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            (topic,) = (await client.ask(asked, 12)).topics
+            assert [each.leader_id for each in topic.partitions] == [1, 2, 1, 2]
+            assert [each.isr_nodes for each in topic.partitions] == [[1], [2], [1], [2]]
+
+
+async def test_a_partition_of_another_broker_is_refused_as_not_led(tmp_path: Path) -> None:
+    async with running_brokers(tmp_path) as (one, other):
+        await one.services.registry.create("t", partitions=2)
+        await until(lambda: other.services.registry.get("t") is not None)
+        async with one.client() as first, other.client() as second:
+            for client, led in ((first, 0), (second, 1)):
+                answer = await client.ask(produce({led: batch(b"a"), 1 - led: batch(b"b")}), 9)
+                errors = {
+                    each.index: each.error_code for each in answer.responses[0].partition_responses
+                }
+                assert errors == {led: 0, 1 - led: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+                fetched = await client.ask(fetch({0: 0, 1: 0}), 12)
+                (found,) = fetched.responses
+                assert {each.partition_index: each.error_code for each in found.partitions} == {
+                    led: 0,
+                    1 - led: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                }
+                wanted = [ListOffsetsPartition(partition_index=each) for each in (0, 1)]
+                listed = await client.ask(
+                    ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=wanted)]), 5
+                )
+                (offsets,) = listed.topics
+                assert {each.partition_index: each.error_code for each in offsets.partitions} == {
+                    led: 0,
+                    1 - led: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                }
+        for each in (one, other):
+            topic = each.services.registry.get("t")
+            assert topic is not None
+            assert topic.open_partition_count == 1
+
+
+async def test_users_name_the_brokers_of_partitions(tmp_path: Path) -> None:
+    async with running_brokers(tmp_path) as (one, _), one.client() as client:
+        for brokers, code in ((2, 0), (3, ErrorCode.INVALID_REPLICA_ASSIGNMENT)):
+            asked = CreatableTopic(
+                name=f"t{brokers}",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=index, broker_ids=[brokers])
+                    for index in (1, 0)
+                ],
+            )
+            answer = await client.ask(CreateTopicsRequest(topics=[asked]), 7)
+            assert answer.topics[0].error_code == code, answer
+        topic = one.services.registry.get("t2")
+        assert topic is not None
+        assert topic.record.leaders == (2, 2)
+
+
+async def test_a_group_has_one_coordinator(tmp_path: Path) -> None:
+    async with running_brokers(tmp_path) as brokers:
+        one, other = brokers
+        coordinators = set()
+        async with one.client() as first, other.client() as second:
+            for number in range(8):
+                name = f"group-{number}"
+                asked = FindCoordinatorRequest(coordinator_keys=[name])
+                answers = [await client.ask(asked, 4) for client in (first, second)]
+                found = {answer.coordinators[0].node_id for answer in answers}
+                assert len(found) == 1
+                (coordinator,) = found
+                coordinators.add(coordinator)
+                for each in brokers:
+                    is_coordinator = each.services.config.node_id == coordinator
+                    expected = ErrorCode.NONE if is_coordinator else ErrorCode.NOT_COORDINATOR
+                    assert each.services.groups.error(name) == expected
+                    assert each.services.transactions.error(name) == expected
+        assert coordinators == {1, 2}
+
+
+async def test_a_deleted_topic_leaves_nothing_at_any_broker(tmp_path: Path) -> None:
+    async with running_brokers(tmp_path) as (one, other):
+        await one.services.registry.create("t", partitions=2)
+        await until(lambda: other.services.registry.get("t") is not None)
+        for each, led in ((one, 0), (other, 1)):
+            async with each.client() as client:
+                await client.ask(produce({led: batch(b"a")}), 9)
+            assert each.services.store.managed_ledger_names()
+        await other.services.registry.delete("t")
+        await until(lambda: one.services.registry.get("t") is None)
+        stores = one.services.store, other.services.store
+        await until(lambda: not any(each.managed_ledger_names() for each in stores))
+
+
+async def test_a_topic_created_again_elsewhere_is_another_one(tmp_path: Path) -> None:
+    async with running_brokers(tmp_path) as (one, other):
+        first = await one.services.registry.create("t")
+        await until(lambda: other.services.registry.get("t") is not None)
+        await one.services.registry.delete("t")
+        again = await one.services.registry.create("t")
+        await until(lambda: other.services.registry.get_by_id(again.id) is not None)
+        assert other.services.registry.get_by_id(first.id) is None
+
+
+async def test_a_rule_of_one_holds_for_the_clients_of_all(tmp_path: Path) -> None:
+    config = GatewayConfig(authorizer_class_name=STANDARD_AUTHORIZER)
+    rule = AclRule(
+        ResourcePattern(ResourceType.TOPIC, PatternType.LITERAL, "t"),
+        "User:ann",
+        "*",
+        Operation.READ,
+        Permission.ALLOW,
+    )
+    async with running_brokers(tmp_path, config=config) as (one, other):
+        called = []
+        authorizer_of(other).changed.add(lambda: called.append(1))
+        await authorizer_of(one).create([rule])
+        await until(lambda: len(authorizer_of(other)) == 1)
+        assert authorizer_of(other).authorize(
+            Principal("ann"), "1.2.3.4", Operation.READ, ResourceType.TOPIC, "t"
+        )
+        assert called
+
+
+async def test_no_two_brokers_assign_the_same_producer_id(tmp_path: Path) -> None:
+    async with running_brokers(tmp_path) as brokers:
+        ids = [await each.services.producer_ids.next_id() for each in brokers for _ in range(3)]
+        assert len(set(ids)) == len(ids)
