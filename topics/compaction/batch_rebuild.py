@@ -39,29 +39,33 @@ def without_records(
         pause: see `batches.pacing`.
     """
     opened = open_body(batch, header, pause=pause)
-    body = bytes(opened)
+    body = bytes(opened)  # a third faster to index than any view
     release(opened)
-    kept, max_delta = _kept_records(body, header.record_count, dead, pause)
+    rebuilt = bytearray(BATCH_OVERHEAD)
+    max_delta = _append_kept(rebuilt, body, header.record_count, dead, pause)
+    if header.codec:
+        rebuilt[BATCH_OVERHEAD:] = compress(header.codec, memoryview(rebuilt)[BATCH_OVERHEAD:])
     if not header.is_log_append_time:
         header = header._replace(max_timestamp=header.base_timestamp + max_delta)
     count = header.record_count - len(dead)
-    return _assembled(header._replace(record_count=count), compress(header.codec, kept))
+    return _completed(rebuilt, header._replace(record_count=count))
 
 
 def emptied(header: BatchHeader) -> bytearray:
     """Return a batch without records in place of one; it leads a consumer past its offsets."""
     attributes = header.attributes & ~(CODEC_MASK | CONTROL_BIT)
-    return _assembled(header._replace(attributes=attributes, record_count=0), b"")
+    header = header._replace(attributes=attributes, record_count=0)
+    return _completed(bytearray(BATCH_OVERHEAD), header)
 
 
-def _kept_records(
-    body: bytes, count: int, dead: Sequence[int], pause: Pause
-) -> tuple[bytearray, int]:
-    """Return the records that stay, and their largest timestamp delta.
+def _append_kept(
+    batch: bytearray, body: bytes, count: int, dead: Sequence[int], pause: Pause
+) -> int:
+    """Append the records that stay, and return their largest timestamp delta.
 
     Most time of phase two is spent here: of a record that goes only the length is read.
     """
-    kept = bytearray()
+    view = memoryview(body)
     max_delta = -1 << 63
     alive = bytearray(b"\x01") * count
     for index in dead:
@@ -90,19 +94,18 @@ def _kept_records(
                 if kept_from < 0:
                     kept_from = start
             elif kept_from >= 0:
-                kept += body[kept_from:start]
+                batch += view[kept_from:start]
                 kept_from = -1
             position += size >> 1
         pause()
     if kept_from >= 0:
-        kept += body[kept_from:]
-    return kept, max_delta
+        batch += view[kept_from:]
+    return max_delta
 
 
-def _assembled(header: BatchHeader, block: Buffer) -> bytearray:
-    size = BATCH_OVERHEAD + len(block)
-    batch = bytearray(size)
-    HEADER_STRUCT.pack_into(batch, 0, *header._replace(batch_length=size - LENGTH_FIELD_END))
-    batch[BATCH_OVERHEAD:] = block
+def _completed(batch: bytearray, header: BatchHeader) -> bytearray:
+    """Write the header of a batch before its records."""
+    header = header._replace(batch_length=len(batch) - LENGTH_FIELD_END)
+    HEADER_STRUCT.pack_into(batch, 0, *header)
     refresh_checksum(batch)
     return batch
