@@ -11,15 +11,15 @@ A message, either way:
     offset  size  name
     0       1     kind
     1       4     size of the content
-    5             content, pickled; beside a call the descriptor of memory that has its data
+    5             content, pickled
 
-Buffers that the pickle of a result leaves out (`pickle.PickleBuffer`) travel as they are, in a
-message before it: they are not copied under the GIL. The content of that:
+No data travels on the socket. That of a call is in memory which both sides have from the start: its
+pages are there already, so neither side waits for the kernel to make them. Data above its size, and
+the buffers that the pickle of a result leaves out (`pickle.PickleBuffer`), are in memory of their
+own, whose descriptor is sent with the message. The content of a message about such buffers:
 
     offset  size  name
-    0       4     count
-    4       4n    size of each buffer
-    4+4n          the buffers
+    0       4n    size of each buffer
 """
 
 import mmap
@@ -32,13 +32,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
 from struct import Struct
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 HEAD = Struct(">BI")
-_COUNT = Struct(">I")
-
+SHARED_BYTES = 4 << 20
+"""Of the memory that both sides have: more than any call but that of a very large batch needs."""
 ITEMS_PER_PART = 64
 """A tuple travels in parts: unpickling keeps the GIL, so no part takes long."""
+_SIZE_BYTES = 4
+_BUFFERS_PER_WRITE = 1024
+"""Linux takes no more in one call (IOV_MAX)."""
 
 
 class Kind(IntEnum):
@@ -48,7 +51,7 @@ class Kind(IntEnum):
     CALL: (function, sizes of the data of each job, further arguments of each job).
     MAKE_STATE: (function, arguments); what it returns becomes the state, the answer is None.
     CALL_WITH_STATE: (function, sizes of the buffers in the data, further arguments).
-    BUFFERS: what the next PART or RESULT refers to.
+    BUFFERS: what the PARTs and the RESULT that follow refer to, in order.
     PART: items of a tuple; more follow.
     RESULT: of one job, or the last items of it.
     ERROR: what the call raised; no results follow.
@@ -66,39 +69,81 @@ class Kind(IntEnum):
     BUFFERS = 8
 
 
-def receive(connection: socket.socket) -> tuple[Kind, bytearray] | None:
+class Message(NamedTuple):
+    """A message as it was received.
+
+    Attributes:
+        content: pickled, but for BUFFERS.
+        memory: what came with it; empty if nothing did.
+    """
+
+    kind: Kind
+    content: bytearray
+    memory: memoryview
+
+
+def receive(connection: socket.socket) -> Message | None:
     """Return the next message; None when the other side has ended."""
-    head = _receive_exactly(connection, HEAD.size)
-    if head is None:
-        return None
-    kind, size = HEAD.unpack(head)
-    content = _receive_exactly(connection, size)
-    return None if content is None else (Kind(kind), content)
+    head, descriptors, _, _ = socket.recv_fds(connection, HEAD.size, 1, socket.MSG_CMSG_CLOEXEC)
+    try:
+        rest = _receive_exactly(connection, HEAD.size - len(head)) if head else None
+        if rest is None:
+            return None
+        kind, size = HEAD.unpack(head + rest)
+        content = _receive_exactly(connection, size)
+        if content is None:
+            return None
+        return Message(Kind(kind), content, _mapped(descriptors))
+    finally:
+        for each in descriptors:
+            os.close(each)
 
 
-def split_buffers(content: bytearray) -> list[memoryview]:
-    """Return the parts of the content of BUFFERS; writable, without a copy."""
-    (count,) = _COUNT.unpack_from(content)
-    sizes = Struct(f">{count}I").unpack_from(content, _COUNT.size)
-    view, position, buffers = memoryview(content), _COUNT.size * (1 + count), []
-    for size in sizes:
-        buffers.append(view[position : position + size])
+def make_shared_memory(size: int = 0) -> int:
+    """Return the descriptor of new memory that can be sent to another process."""
+    memory = os.memfd_create("kledger-compute", os.MFD_CLOEXEC)
+    os.ftruncate(memory, size)
+    return memory
+
+
+def write_buffers(memory: int, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
+    """Write buffers into memory, one after the other from its beginning."""
+    position = 0
+    for start in range(0, len(buffers), _BUFFERS_PER_WRITE):
+        rest = [memoryview(each) for each in buffers[start : start + _BUFFERS_PER_WRITE]]
+        while rest:
+            written = os.pwritev(memory, rest, position)
+            position += written
+            while rest and written >= len(rest[0]):
+                written -= len(rest.pop(0))
+            if written:
+                rest[0] = rest[0][written:]
+
+
+def split_buffers(content: bytearray, memory: memoryview) -> list[memoryview]:
+    """Return the buffers that a message of the kind BUFFERS is about, without a copy."""
+    position, buffers = 0, []
+    for size in _sizes_struct(len(content) // _SIZE_BYTES).unpack(content):
+        buffers.append(memory[position : position + size])
         position += size
     return buffers
 
 
-def serve(descriptor: int, idle_s: float | None, memory_bytes_max: int, niceness: int) -> NoReturn:
+def serve(
+    descriptor: int, memory: int, idle_s: float | None, memory_bytes_max: int, niceness: int
+) -> NoReturn:
     """Make calls until there are none for some time; the process ends here.
 
     Args:
         descriptor: of the socket to the parent.
+        memory: descriptor of the memory in which the parent writes the data of calls.
         idle_s: how long to wait for a call; None: until the parent ends.
         memory_bytes_max: how much private memory the process may have.
         niceness: by how much its priority is below its parent's.
     """
     os.nice(niceness)
     _limit_memory(memory_bytes_max)
-    worker = _Worker(socket.socket(fileno=descriptor))
+    worker = _Worker(socket.socket(fileno=descriptor), _mapped([memory]))
     with suppress(BrokenPipeError, ConnectionResetError):
         worker.serve(idle_s)
     os._exit(0)
@@ -113,8 +158,9 @@ def _limit_memory(bytes_max: int) -> None:
 class _Worker:
     """The calls that come over one connection, and the state of its session."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, shared: memoryview) -> None:
         self._connection = connection
+        self._shared = shared
         self._hung_up = select.poll()
         self._hung_up.register(connection, 0)
         self._state: Any = None
@@ -135,21 +181,11 @@ class _Worker:
 
     def _serve_one(self) -> bool:
         """Make one call, and send what it returns; False when there is none."""
-        head, descriptors, _, _ = socket.recv_fds(self._connection, HEAD.size, 1)
-        if not head:
+        message = receive(self._connection)
+        if message is None:
             return False
-        memory = descriptors[0]
         try:
-            kind, size = HEAD.unpack(head)
-            content = _receive_exactly(self._connection, size)
-            if content is None:
-                return False
-            size = os.fstat(memory).st_size
-            data = memoryview(mmap.mmap(memory, 0, prot=mmap.PROT_READ) if size else b"")
-        finally:
-            os.close(memory)
-        try:
-            self._call(Kind(kind), content, data)
+            self._call(message)
         except MemoryError:
             self._state = None
             self._send(Kind.OUT_OF_MEMORY, "it needs more memory than the limit")
@@ -160,9 +196,10 @@ class _Worker:
             self._send(Kind.ERROR, error)
         return True
 
-    def _call(self, kind: Kind, content: bytearray, data: memoryview) -> None:
-        found = pickle.loads(content)  # noqa: S301 - from our own parent
-        match kind:
+    def _call(self, message: Message) -> None:
+        found = pickle.loads(message.content)  # noqa: S301 - from our own parent
+        data = message.memory or self._shared
+        match message.kind:
             case Kind.CALL:
                 call, sizes, arguments = found
                 start = 0
@@ -175,31 +212,54 @@ class _Worker:
                 self._send_result(None)
             case Kind.CALL_WITH_STATE:
                 call, sizes, arguments = found
-                self._send_result(call(self._state, data, sizes, *arguments, self.pause))
+                whole = data[: sum(sizes)]
+                self._send_result(call(self._state, whole, sizes, *arguments, self.pause))
             case _:
-                raise AssertionError(f"not a call: {kind}")
+                raise AssertionError(f"not a call: {message.kind}")
 
     def _send_result(self, result: Any) -> None:
-        if type(result) is tuple:
-            last = max(len(result) - 1, 0) // ITEMS_PER_PART * ITEMS_PER_PART
-            for start in range(0, last, ITEMS_PER_PART):
-                self._send(Kind.PART, result[start : start + ITEMS_PER_PART])
-            result = result[last:]
-        self._send(Kind.RESULT, result)
-
-    def _send(self, kind: Kind, content: Any) -> None:
+        parts = [result]
+        if type(result) is tuple and len(result) > ITEMS_PER_PART:
+            starts = range(0, len(result), ITEMS_PER_PART)
+            parts = [result[start : start + ITEMS_PER_PART] for start in starts]
         left_out: list[pickle.PickleBuffer] = []
-        pickled = pickle.dumps(content, protocol=5, buffer_callback=left_out.append)
+        *pickled, last = [
+            pickle.dumps(each, protocol=5, buffer_callback=left_out.append) for each in parts
+        ]
         if left_out:
             self._send_buffers([each.raw() for each in left_out])
-        self._connection.sendall(HEAD.pack(kind, len(pickled)) + pickled)
+        for each in pickled:
+            self._send_pickled(Kind.PART, each)
+        self._send_pickled(Kind.RESULT, last)
+
+    def _send(self, kind: Kind, content: Any) -> None:
+        self._send_pickled(kind, pickle.dumps(content))
+
+    def _send_pickled(self, kind: Kind, content: bytes) -> None:
+        self._connection.sendall(HEAD.pack(kind, len(content)) + content)
 
     def _send_buffers(self, buffers: Sequence[memoryview]) -> None:
-        sizes = [len(each) for each in buffers]
-        head = _COUNT.pack(len(sizes)) + Struct(f">{len(sizes)}I").pack(*sizes)
-        self._connection.sendall(HEAD.pack(Kind.BUFFERS, len(head) + sum(sizes)) + head)
-        for each in buffers:
-            self._connection.sendall(each)
+        content = _sizes_struct(len(buffers)).pack(*map(len, buffers))
+        memory = make_shared_memory()
+        try:
+            write_buffers(memory, buffers)
+            head = HEAD.pack(Kind.BUFFERS, len(content))
+            socket.send_fds(self._connection, [head], [memory])
+        finally:
+            os.close(memory)
+        self._connection.sendall(content)
+
+
+def _sizes_struct(count: int) -> Struct:
+    return Struct(f">{count}I")
+
+
+def _mapped(descriptors: Sequence[int]) -> memoryview:
+    """Return the memory of a descriptor, read-only; it stays until the view is gone."""
+    for memory in descriptors:
+        if os.fstat(memory).st_size:
+            return memoryview(mmap.mmap(memory, 0, prot=mmap.PROT_READ))
+    return memoryview(b"")
 
 
 def _receive_exactly(connection: socket.socket, size: int) -> bytearray | None:

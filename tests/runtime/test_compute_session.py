@@ -15,6 +15,7 @@ from kledger.batches.buffers import Buffer
 from kledger.runtime.blocking import BlockingPool, InlinePool, PoolClosed
 from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.compute_process import ComputeProcessDied, ComputeProcesses
+from kledger.runtime.compute_worker import SHARED_BYTES
 from tests.runtime import compute_calls
 from tests.runtime.compute_calls import Log
 from tests.runtime.test_compute_process import await_end, pool_of, until
@@ -69,6 +70,27 @@ async def test_buffers_of_a_result_come_back_with_their_items(count: int) -> Non
         found = await session.call(compute_calls.halves, buffers)
         halves = [(len(each), each[: len(each) // 2]) for each in buffers]
         assert halves == [(size, bytes(half)) for size, half in found]
+
+
+async def test_a_call_sees_its_own_data_alone_and_results_outlive_later_calls() -> None:
+    """The memory in which data travels is used again; a result never changes."""
+    async with pool_of(ComputeProcesses()) as pool, pool.session(Log, "a") as session:
+        ((_, long),) = await session.call(compute_calls.halves, [b"a" * 100_000])
+        ((_, short),) = await session.call(compute_calls.halves, [b"b" * 10])
+        assert (b"a" * 50_000, b"b" * 5) == (bytes(long), bytes(short))
+        with pytest.raises(compute_calls.Refusal):
+            await session.call(compute_calls.append_and_refuse, [b"x"])
+        assert [b"x"] == await session.call(compute_calls.lines, [])
+
+
+async def test_a_session_leaves_no_descriptors() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    processes = ComputeProcesses()
+    async with pool_of(processes) as pool:
+        for size in (10, SHARED_BYTES + 1):
+            async with pool.session(Log, "a") as session:
+                await session.call(compute_calls.halves, [bytes(size)])
+        await until(lambda: len(os.listdir("/proc/self/fd")) == before)
 
 
 @pytest.mark.parametrize("has_processes", [False, True])
