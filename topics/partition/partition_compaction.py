@@ -1,9 +1,10 @@
 """Partition compaction: rewrites the beginning of a partition without what newer records replace.
 
 Rule: the input is what the last compaction has kept and the log behind it, up to a horizon; it is
-read twice, first to find the newest record of each key, then to copy. Nothing is visible before
-the whole is: readers change over between two reads. Whatever ends a run early changes nothing.
-Nothing is removed from the partition while it runs, and one runs at a time.
+read twice, first to find the newest record of each key, then to copy. While the compute process has
+one chunk of it, the next one is read. Nothing is visible before the whole is: readers change over
+between two reads. Whatever ends a run early changes nothing. Nothing is removed from the partition
+while it runs, and one runs at a time.
 Must not know: when to compact, how records are compared.
 """
 
@@ -15,6 +16,7 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from tempfile import gettempdir
+from typing import NamedTuple
 
 from kledger.batches.buffers import Buffer
 from kledger.batches.header import read_header
@@ -33,6 +35,7 @@ from kledger.runtime.blocking import PoolClosed
 from kledger.runtime.clock import Clock
 from kledger.runtime.compute_process import ComputeProcessDied
 from kledger.runtime.compute_session import ComputeSession
+from kledger.runtime.concurrent_work import run_both
 from kledger.topics.compaction.compaction_rules import (
     BatchOutcome,
     CompactionCounts,
@@ -70,7 +73,8 @@ from kledger.topics.partition.results import translated_errors
 
 CHUNK_ENTRIES = 4096
 CHUNK_BYTES = 2 << 20
-"""What the compute process gets in one call."""
+"""What the compute process gets in one call; meanwhile the next chunk is read, and what it has made
+of the one before is stored."""
 STEP_ENTRIES = 32
 STEP_BYTES = 1 << 20
 """What is read or stored at a time, so that the event loop does little for it in one tick."""
@@ -286,15 +290,8 @@ class PartitionCompaction:
             async with self._store.compute_pool.session(
                 CompactionRun, rules, memory_bytes_max=PROCESS_BYTES_MIN + limits.memory_bytes_max
             ) as session:
-                async for chunk, _ in source.chunks():
-                    batches = [each.batch for each in chunk]
-                    if rules.strategy is None:
-                        await session.call(index_batches, batches)
-                    else:
-                        await session.call(compare_batches, batches, source.origins(chunk))
-                async for chunk, is_end in source.chunks():
-                    rebuilt = await _rebuilt(session, chunk, is_end=is_end)
-                    await target.write(_kept(chunk, rebuilt))
+                await _index(session, source, has_strategy=rules.strategy is not None)
+                await _copy(session, source, target)
                 counted: CompactionCounts = await session.call(count_records, [])
         except PoolClosed:
             raise AlreadyClosed("the store was closed during a compaction") from None
@@ -345,6 +342,13 @@ class PartitionCompaction:
         return tuple((each.producer_id, each.first_offset, each.last_offset) for each in everything)
 
 
+class _Chunk(NamedTuple):
+    """Consecutive batches of the input, at least one; `is_end` with the last one."""
+
+    batches: list[CompactedBatch]
+    is_end: bool
+
+
 class _Source:
     """The input of one run: what the last one has kept, then what was appended since.
 
@@ -367,28 +371,28 @@ class _Source:
         self._log_start = log_start
         self._compacted_start = compacted_start
 
-    async def chunks(self) -> AsyncIterator[tuple[list[CompactedBatch], bool]]:
-        """Yield chunks that are not empty, and whether each is the last one."""
+    async def chunks(self) -> AsyncIterator[_Chunk]:
+        """Yield all batches."""
         chunk: list[CompactedBatch] = []
         size = 0
         async for step in self._steps():
             step_size = sum(len(each.batch) for each in step)
             if chunk and (size + step_size > CHUNK_BYTES or len(chunk) >= CHUNK_ENTRIES):
-                yield chunk, False
+                yield _Chunk(chunk, is_end=False)
                 chunk, size = [], 0
             chunk += step
             size += step_size
         if chunk:
-            yield chunk, True
+            yield _Chunk(chunk, is_end=True)
 
-    def origins(self, chunk: Sequence[CompactedBatch]) -> list[tuple[int, int, int]]:
+    def origins(self, batches: Sequence[CompactedBatch]) -> list[tuple[int, int, int]]:
         """Return the fields of `BatchOrigin`, for each batch."""
         appended_from = EARLIEST
         if self._compacted is not None:
             appended_from = self._compacted.compacted.horizon.successor
         return [
             (*position, self._log_start if position >= appended_from else self._compacted_start)
-            for position, _, _ in chunk
+            for position, _, _ in batches
         ]
 
     async def _steps(self) -> AsyncIterator[list[CompactedBatch]]:
@@ -455,20 +459,56 @@ class _Target:
         return summary, self._rows
 
 
-async def _rebuilt(
-    session: ComputeSession[CompactionRun], chunk: Sequence[CompactedBatch], *, is_end: bool
-) -> Sequence[RebuiltBatch]:
-    """Return what becomes of some batches."""
-    buffers: list[Buffer] = [each.batch for each in chunk]
-    delete_horizons = [each.delete_horizon_ms for each in chunk]
-    return await session.call(rebuild_batches, buffers, delete_horizons, is_end)
+async def _index(
+    session: ComputeSession[CompactionRun], source: _Source, *, has_strategy: bool
+) -> None:
+    """Let the process find out which records stay."""
+
+    async def index(batches: list[CompactedBatch]) -> None:
+        buffers: list[Buffer] = [each.batch for each in batches]
+        if has_strategy:
+            await session.call(compare_batches, buffers, source.origins(batches))
+        else:
+            await session.call(index_batches, buffers)
+
+    chunks = source.chunks()
+    chunk = await _next(chunks)
+    while chunk is not None:
+        _, chunk = await run_both(index(chunk.batches), _next(chunks))
+
+
+async def _copy(session: ComputeSession[CompactionRun], source: _Source, target: _Target) -> None:
+    """Let the process rebuild the batches of which a part stays, and store what stays."""
+
+    async def write_and_read(kept: Iterator[CompactedBatch]) -> _Chunk | None:
+        await target.write(kept)
+        return await _next(chunks)
+
+    chunks = source.chunks()
+    chunk = await _next(chunks)
+    kept: Iterator[CompactedBatch] = iter(())
+    while chunk is not None:
+        rebuilt, following = await run_both(_rebuilt(session, chunk), write_and_read(kept))
+        kept, chunk = _kept(chunk.batches, rebuilt), following
+    await target.write(kept)
+
+
+async def _next(chunks: AsyncIterator[_Chunk]) -> _Chunk | None:
+    return await anext(chunks, None)
+
+
+async def _rebuilt(session: ComputeSession[CompactionRun], chunk: _Chunk) -> Sequence[RebuiltBatch]:
+    """Return what becomes of the batches of a chunk."""
+    buffers: list[Buffer] = [each.batch for each in chunk.batches]
+    delete_horizons = [each.delete_horizon_ms for each in chunk.batches]
+    return await session.call(rebuild_batches, buffers, delete_horizons, chunk.is_end)
 
 
 def _kept(
-    chunk: Sequence[CompactedBatch], rebuilt: Sequence[RebuiltBatch]
+    batches: Sequence[CompactedBatch], rebuilt: Sequence[RebuiltBatch]
 ) -> Iterator[CompactedBatch]:
     """Yield what is kept of some batches; the very last one stays, even without records."""
-    for source, result in zip(chunk, rebuilt, strict=True):
+    for source, result in zip(batches, rebuilt, strict=True):
         if result.outcome is not BatchOutcome.DROPPED:
             is_rebuilt = result.outcome is BatchOutcome.REBUILT
             batch = result.data if is_rebuilt else source.batch

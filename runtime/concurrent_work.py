@@ -1,0 +1,45 @@
+"""Concurrent work: two steps at the same time, which end together.
+
+Rule: nothing of it is left when it returns. If one step fails, or the caller is cancelled, the
+other step is cancelled and awaited. So the caller owns both, as it owns what it awaits itself.
+Must not know: what the steps do.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+First = TypeVar("First")
+Second = TypeVar("Second")
+
+
+async def run_both(
+    first: Coroutine[Any, Any, First], second: Coroutine[Any, Any, Second]
+) -> tuple[First, Second]:
+    """Run two steps at the same time; return what both return, or raise what one raises.
+
+    Unlike `asyncio.TaskGroup`, it raises the error itself, and it is cancelled whenever its caller
+    was, whatever a step raises because of that.
+    """
+    loop = asyncio.get_running_loop()
+    tasks = loop.create_task(first), loop.create_task(second)
+    is_cancelled = False
+    while running := [each for each in tasks if not each.done()]:
+        try:
+            await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+        except asyncio.CancelledError:
+            is_cancelled = True
+        if is_cancelled or any(each.done() and _has_failed(each) for each in tasks):
+            for each in running:
+                each.cancel()
+    failed = [each for each in tasks if _has_failed(each)]
+    if is_cancelled:
+        raise asyncio.CancelledError
+    for each in failed:
+        if not each.cancelled():
+            each.result()  # raises what has ended both
+    return tasks[0].result(), tasks[1].result()
+
+
+def _has_failed(task: asyncio.Task[Any]) -> bool:
+    return task.cancelled() or task.exception() is not None
