@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--data", default=None, help="embedded: where the data is kept")
     parser.add_argument("--native", default="", help="remote: HOST:PORT for native clients")
     parser.add_argument("--bootstrap", default="", help="HOST:PORT for Kafka clients")
-    parser.set_defaults(acks="all", codec="none")
+    parser.set_defaults(acks="all", codec="none", json=False)
     print(json.dumps(asyncio.run(load(parser.parse_args()))))
 
 
