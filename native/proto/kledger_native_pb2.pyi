@@ -1066,26 +1066,20 @@ class CommitChannelsRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., request: _Optional[_Union[CommitRequest, _Mapping]] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
-    __slots__ = ("group", "subscriber", "commits")
+    __slots__ = ("group", "subscriber", "channels", "offsets", "read_offsets", "revisions")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
-    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    READ_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    REVISIONS_FIELD_NUMBER: _ClassVar[int]
     group: str
     subscriber: int
-    commits: _containers.RepeatedCompositeFieldContainer[ChannelCommit]
-    def __init__(self, group: _Optional[str] = ..., subscriber: _Optional[int] = ..., commits: _Optional[_Iterable[_Union[ChannelCommit, _Mapping]]] = ...) -> None: ...
-
-class ChannelCommit(_message.Message):
-    __slots__ = ("channel", "offset", "read_offset", "revision")
-    CHANNEL_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_FIELD_NUMBER: _ClassVar[int]
-    READ_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    REVISION_FIELD_NUMBER: _ClassVar[int]
-    channel: int
-    offset: int
-    read_offset: int
-    revision: int
-    def __init__(self, channel: _Optional[int] = ..., offset: _Optional[int] = ..., read_offset: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
+    channels: _containers.RepeatedScalarFieldContainer[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    read_offsets: _containers.RepeatedScalarFieldContainer[int]
+    revisions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[str] = ..., subscriber: _Optional[int] = ..., channels: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., read_offsets: _Optional[_Iterable[int]] = ..., revisions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommitChannelsResponse(_message.Message):
     __slots__ = ("outcomes",)
@@ -1094,14 +1088,16 @@ class CommitChannelsResponse(_message.Message):
     def __init__(self, outcomes: _Optional[_Iterable[_Union[CommitOutcome, _Mapping]]] = ...) -> None: ...
 
 class CommitOutcome(_message.Message):
-    __slots__ = ("status", "error", "reason")
+    __slots__ = ("status", "error", "reason", "count")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
     status: str
     error: str
     reason: str
-    def __init__(self, status: _Optional[str] = ..., error: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    count: int
+    def __init__(self, status: _Optional[str] = ..., error: _Optional[str] = ..., reason: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class SeekChannelsRequest(_message.Message):
     __slots__ = ("topic", "request")

@@ -1,16 +1,20 @@
 """Converts the values of `named_topics.model` to protobuf messages of the same names and back.
 
 Rule: a class and its message have the same fields, so that one codec, made of the annotations of
-the class, serves all of them; a field that may be None is absent then.
+the class, serves all of them; a field that may be None is absent then. Only commits have a form of
+their own, columns of numbers and runs of equal outcomes: a call may have thousands, and a message
+for each would cost more than the commit itself.
 Must not know: calls, connections.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from operator import attrgetter
 from types import UnionType
 from typing import Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from kledger.named_topics import model
+from kledger.native.errors import InvalidArgument
 from kledger.native.proto import kledger_native_pb2 as pb
 
 Value = TypeVar("Value")
@@ -25,9 +29,6 @@ KINDS: tuple[type, ...] = (
     model.ChannelPoll,
     model.ChannelElements,
     model.ChannelPollResult,
-    model.ChannelCommit,
-    model.CommitRequest,
-    model.CommitOutcome,
     model.ChannelTarget,
     model.SeekRequest,
     model.SeekOutcome,
@@ -35,6 +36,8 @@ KINDS: tuple[type, ...] = (
     model.SubscriberGroupInfo,
 )
 """A class comes behind those of its fields."""
+_COMMIT_COLUMNS = ("channels", "offsets", "read_offsets", "revisions")
+"""Of the fields of `ChannelCommit`, in their order."""
 
 
 class ValueCodec(Generic[Value]):
@@ -108,6 +111,40 @@ NAMED_TOPIC_CODECS: Mapping[str, ValueCodec[Any]] = {
     kind.__name__: codec for kind, codec in _CODECS.items()
 }
 """The codecs by the names of the messages."""
+
+
+def commit_request_to(request: model.CommitRequest) -> pb.CommitRequest:
+    """Write the commits of a request in columns."""
+    columns = dict(zip(_COMMIT_COLUMNS, zip(*request.commits, strict=True), strict=False))
+    return pb.CommitRequest(group=request.group, subscriber=request.subscriber, **columns)
+
+
+def commit_request_from(message: pb.CommitRequest) -> model.CommitRequest:
+    """Read the commits of a request. Raises InvalidArgument."""
+    columns = [getattr(message, name) for name in _COMMIT_COLUMNS]
+    if len({len(each) for each in columns}) > 1:
+        sizes = ", ".join(f"{len(getattr(message, name))} {name}" for name in _COMMIT_COLUMNS)
+        raise InvalidArgument(f"commits: expected as many of each number, got {sizes}")
+    commits = tuple(map(model.ChannelCommit, *columns))
+    return model.CommitRequest(message.group, message.subscriber, commits)
+
+
+def commit_outcomes_to(outcomes: Sequence[model.CommitOutcome]) -> list[pb.CommitOutcome]:
+    """Write one message for those in a row that are equal."""
+    return [
+        pb.CommitOutcome(
+            status=outcome.status, error=outcome.error, reason=outcome.reason, count=len(list(run))
+        )
+        for outcome, run in groupby(outcomes)
+    ]
+
+
+def commit_outcomes_from(messages: Iterable[pb.CommitOutcome]) -> list[model.CommitOutcome]:
+    """Read the outcome of each commit."""
+    outcomes: list[model.CommitOutcome] = []
+    for each in messages:
+        outcomes += [model.CommitOutcome(each.status, each.error, each.reason)] * each.count
+    return outcomes
 
 
 def codec_of(kind: type[Value]) -> ValueCodec[Value]:

@@ -14,14 +14,20 @@ from kledger.named_topics.model import (
     ChannelAllocation,
     ChannelEnds,
     ChannelPollResult,
-    CommitOutcome,
     NamedTopicInfo,
     SeekOutcome,
     SubscriberGroupInfo,
 )
 from kledger.native.broker import Broker
 from kledger.native.rpc import values
-from kledger.native.rpc.named_topic_values import NAMED_TOPIC_CODECS, codec_of
+from kledger.native.rpc.named_topic_values import (
+    NAMED_TOPIC_CODECS,
+    codec_of,
+    commit_outcomes_from,
+    commit_outcomes_to,
+    commit_request_from,
+    commit_request_to,
+)
 from kledger.native.rpc.protocol import CALLS
 
 P = ParamSpec("P")
@@ -33,6 +39,7 @@ FIELD_CODECS: Mapping[str, tuple[Callable[[Any], Message], Callable[[Message], A
     "Position": (values.position_to, values.position_from),
     "Target": (values.target_to, values.target_from),
     "RecordPosition": (values.record_position_to, values.record_position_from),
+    "CommitRequest": (commit_request_to, commit_request_from),
     **{name: (codec.write, codec.read) for name, codec in NAMED_TOPIC_CODECS.items()},
 }
 """How to write and read an argument that is a message itself, by the name of that message."""
@@ -262,7 +269,12 @@ class UnaryCalls:
         Broker.poll_channels, "PollChannels", named_topic(ChannelPollResult), waits=True
     )
     commit_channels = UnaryCall(
-        Broker.commit_channels, "CommitChannels", named_topic_values("outcomes", CommitOutcome)
+        Broker.commit_channels,
+        "CommitChannels",
+        ResultCodec(
+            lambda response, result: response(outcomes=commit_outcomes_to(result)),
+            lambda message: commit_outcomes_from(message.outcomes),
+        ),
     )
     seek_channels = UnaryCall(
         Broker.seek_channels, "SeekChannels", named_topic_values("outcomes", SeekOutcome)

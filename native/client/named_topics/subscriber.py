@@ -295,10 +295,12 @@ class Subscriber(ClosesOnExit):
         """Send commits; join again if the server has forgotten the subscriber."""
 
         async def send() -> Sequence[CommitOutcome]:
+            channels = {channel for channel, _, _ in pending}
+            marks = {channel: self._state.read_mark(channel) for channel in channels}
             commits = []
             for channel, offset, _ in pending:
-                mark = self._state.read_mark(channel)
-                commits.append(ChannelCommit(channel, offset, mark.offset, mark.revision))
+                revision, read_offset = marks[channel]
+                commits.append(ChannelCommit(channel, offset, read_offset, revision))
             outcomes = await self._services.broker.commit_channels(
                 self._topic.name,
                 CommitRequest(self._membership.group, self._membership.id, tuple(commits)),
@@ -321,9 +323,13 @@ class Subscriber(ClosesOnExit):
     def _drop_committed(
         self, commits: Sequence[ChannelCommit], outcomes: Sequence[CommitOutcome]
     ) -> None:
-        for commit, outcome in zip(commits, outcomes, strict=True):
-            if outcome.status in {COMMITTED, ALREADY_COMMITTED}:
-                self._state.committed(commit.channel, commit.offset, commit.revision)
+        highest: dict[tuple[int, int], int] = {}
+        for (channel, offset, _, revision), outcome in zip(commits, outcomes, strict=True):
+            is_committed = outcome.status in {COMMITTED, ALREADY_COMMITTED}
+            if is_committed and offset > highest.get((channel, revision), NO_OFFSET):
+                highest[channel, revision] = offset
+        for (channel, revision), offset in highest.items():
+            self._state.committed(channel, offset, revision)
 
     # Seeking
 
