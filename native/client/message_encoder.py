@@ -86,6 +86,12 @@ def outgoing_message(
     return OutgoingMessage(record, key, size, is_alone=deliver_at is not None)
 
 
+def plain_message(value: bytes, *, now_ms: int) -> OutgoingMessage:
+    """Return a message of a value alone, a fraction of the cost of `outgoing_message`."""
+    record = NewRecord(value, None, now_ms, (), NATIVE_BIT)
+    return OutgoingMessage(record, None, RECORD_OVERHEAD + len(value))
+
+
 def copied_message(
     message: Message, properties: Mapping[str, str], *, now_ms: int
 ) -> OutgoingMessage:

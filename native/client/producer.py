@@ -10,7 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kledger.native.broker import TopicInfo
 from kledger.native.client.close_once import CloseOnce, ClosesOnExit
-from kledger.native.client.message_encoder import OutgoingMessage, copied_message, outgoing_message
+from kledger.native.client.message_encoder import (
+    OutgoingMessage,
+    copied_message,
+    outgoing_message,
+    plain_message,
+)
 from kledger.native.client.partition_producer import PartitionProducer, Pending, fail
 from kledger.native.client.partition_set import close_all, open_all, watch_partitions
 from kledger.native.client.partitioner import StickyPartitioner
@@ -161,11 +166,8 @@ class Producer(ClosesOnExit):
         Raises:
             InvalidArgument, AlreadyClosed, KledgerError: as `send`, if known at once.
         """
-        message = outgoing_message(
-            value, key=None, properties=None, event_timestamp=None, deliver_at=None,
-            deliver_after_ms=None, sequence_id=None, producer_name=self._name,
-            now_ms=self._services.clock.now_ms(),
-        )  # fmt: skip
+        assert self._name is None, "a publisher's producer has no name that messages would carry"
+        message = plain_message(value, now_ms=self._services.clock.now_ms())
         pending = self._pending(message, partition)
         if self._window.enter(pending, message.size):
             self._admit(pending)

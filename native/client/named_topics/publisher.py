@@ -109,7 +109,8 @@ class Publisher(ClosesOnExit):
             TopicNotFound: the topic was destroyed.
             Unavailable: the server cannot be reached, or cannot write.
         """
-        self._check_active()
+        if self._failure is not None or self._closing.has_begun:
+            self._check_active()
         if type(value) is bytes and self._options.serializer is None:
             data, order_id = value, self._choose_id(value)
         else:
