@@ -219,7 +219,7 @@ class LayoutWriter:
         return data_header(self._ledger_id, self._attempt)
 
     def add(self, entries: Sequence[Buffer]) -> Sequence[Buffer]:
-        """Add the next entries; return the bytes of the blocks that are complete with them.
+        """Add the next entries; return the blocks that are complete with them.
 
         Raises:
             InvalidArgument: an entry is larger than `ENTRY_BYTES_MAX`.
@@ -244,12 +244,12 @@ class LayoutWriter:
             self._entries += upto - taken
             taken = upto
             if taken < len(entries):
-                written += self._block()
+                written.append(self._block())
         return written
 
     def finish(self) -> Sequence[Buffer]:
-        """Return the bytes of the last block."""
-        return self._block() if self._pending else ()
+        """Return the last block, if anything is left for one."""
+        return [self._block()] if self._pending else ()
 
     def index(self, extra: bytes = b"") -> LedgerIndex:
         """Return the index, after `finish`."""
@@ -266,20 +266,22 @@ class LayoutWriter:
             extra=extra,
         )
 
-    def _block(self) -> Sequence[Buffer]:
+    def _block(self) -> bytearray:
         entries = self._pending
         first = self._entries - len(entries)
         sizes = _column_bytes("I", [*map(len, entries)])
-        content = b"".join([_BLOCK_HEADER.pack(len(entries), first), sizes, *entries])
-        checksum = crc32c(content)
+        head = bytes(_CHECKSUM.size), _BLOCK_HEADER.pack(len(entries), first), sizes
+        block = bytearray().join((*head, *entries))
+        checksum = crc32c(memoryview(block)[_CHECKSUM.size :])
+        _CHECKSUM.pack_into(block, 0, checksum)
         self._first_entries.append(first)
         self._offsets.append(self._data_size)
         self._checksums.append(checksum)
-        self._data_size += _CHECKSUM.size + len(content)
-        self._size += len(content) - _BLOCK_HEADER.size - len(sizes)
+        self._data_size += len(block)
+        self._size += len(block) - sum(map(len, head))
         self._pending = []
         self._pending_bytes = BLOCK_OVERHEAD
-        return _CHECKSUM.pack(checksum), content
+        return block
 
 
 def data_header(ledger_id: int, attempt: UUID) -> bytes:

@@ -124,14 +124,15 @@ class ObjectStoreOffloader:
             await upload.write(writer.header())
             while writer.entries < source.entries:
                 entries = await source.read(writer.entries, bytes_max=SOURCE_BYTES)
-                if blocks := await self._pool.run(_blocks, writer, entries):
-                    await upload.write(blocks)
+                for block in await self._pool.run(writer.add, entries):
+                    await upload.write(block)
             if writer.entries > source.entries:
                 raise Corrupt(
                     f"ledger {source.ledger_id}: expected {source.entries} entries, "
                     f"got {writer.entries}"
                 )
-            await upload.write(await self._pool.run(_last_block, writer))
+            for block in await self._pool.run(writer.finish):
+                await upload.write(block)
         index = writer.index().encode()
         await store.put(folder + index_name(source.ledger_id, attempt), index)
 
@@ -230,11 +231,3 @@ def block_reads(
     """Return what all offloaders of a server read with; without a folder, without a disk cache."""
     cache = TierCache(cache_folder, cache_bytes, pool=pool) if cache_folder is not None else None
     return BlockReads(supervisor=supervisor, pool=pool, cache=cache)
-
-
-def _blocks(writer: LayoutWriter, entries: Sequence[Buffer]) -> bytes:
-    return b"".join(writer.add(entries))
-
-
-def _last_block(writer: LayoutWriter) -> bytes:
-    return b"".join(writer.finish())
