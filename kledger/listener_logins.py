@@ -28,10 +28,10 @@ from kledger.security.sasl.mechanisms import Mechanisms
 from kledger.security.sasl.oauth_bearer_state import OAUTHBEARER
 from kledger.security.sasl.token_login import finding_tokens
 from kledger.security.tls.distinguished_name import subject_of
-from kledger.security.tls.key_text import without_password
+from kledger.security.tls.pem_text import TlsMistake, without_password
 from kledger.security.tls.principal_mapping import PrincipalMapping
 from kledger.security.tls.tls_context import make_context
-from kledger.security.tls.tls_settings import TlsMaterial, TlsMistake, TlsSettings
+from kledger.security.tls.tls_settings import TlsMaterial, TlsSettings
 
 if TYPE_CHECKING:
     from kledger.native.rpc.tls import TlsCredentials, TlsTexts

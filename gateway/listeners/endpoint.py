@@ -23,9 +23,10 @@ from kledger.security.sasl.mechanism import MakeMechanism
 from kledger.security.sasl.mechanisms import Mechanisms
 from kledger.security.sasl.oauth_bearer import OAuthBearerConfig
 from kledger.security.sasl.oauth_bearer_state import OAUTHBEARER
+from kledger.security.tls.pem_text import TlsMistake
 from kledger.security.tls.principal_mapping import PrincipalMapping
 from kledger.security.tls.tls_context import TlsContext
-from kledger.security.tls.tls_settings import TlsMistake, TlsSettings
+from kledger.security.tls.tls_settings import TlsSettings
 
 JAAS: Final = "sasl.jaas.config"
 MODULES: Final = {

@@ -12,7 +12,8 @@ import ssl
 from contextlib import closing
 from typing import Final
 
-from kledger.security.tls.tls_settings import TlsMaterial, TlsMistake, TlsSettings
+from kledger.security.tls.pem_text import TlsMistake
+from kledger.security.tls.tls_settings import TlsMaterial, TlsSettings
 
 logger = logging.getLogger(__name__)
 
@@ -78,31 +79,36 @@ def make_context(settings: TlsSettings, material: TlsMaterial) -> ssl.SSLContext
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET
     context.num_tickets = 0
-    _load_chain(context, material)
+    load_chain(context, key=material.key, chain=material.chain, password=material.password)
     context.verify_mode = _VERIFY[settings.client_auth]
     if material.trusted:
         try:
             context.load_verify_locations(cadata=material.trusted)
         except (ssl.SSLError, ValueError) as error:
-            raise TlsMistake(f"ssl.truststore: {_reason(error)}") from None
+            raise TlsMistake(f"ssl.truststore: {ssl_reason(error)}") from None
     return context
 
 
-def _load_chain(context: ssl.SSLContext, material: TlsMaterial) -> None:
-    """Load key and chain from memory: OpenSSL takes them as a file only."""
+def load_chain(context: ssl.SSLContext, *, key: str, chain: str, password: str = "") -> None:
+    """Load key and chain from memory: OpenSSL takes them as a file only.
+
+    Raises:
+        TlsMistake: they do not fit.
+    """
     file = os.memfd_create("tls", os.MFD_CLOEXEC)
     with closing(os.fdopen(file, "wb")) as memory:
-        memory.write(f"{material.key}\n{material.chain}\n".encode())
+        memory.write(f"{key}\n{chain}\n".encode())
         memory.flush()
         try:
             # A function, or OpenSSL would ask at the terminal for a password that is missing.
-            context.load_cert_chain(f"/proc/self/fd/{file}", password=lambda: material.password)
+            context.load_cert_chain(f"/proc/self/fd/{file}", password=lambda: password)
         except (ssl.SSLError, OSError, ValueError) as error:
             raise TlsMistake(
                 "ssl.keystore: the private key, its password and the certificate do not work "
-                f"together: {_reason(error)}"
+                f"together: {ssl_reason(error)}"
             ) from None
 
 
-def _reason(error: Exception) -> str:
+def ssl_reason(error: Exception) -> str:
+    """Return OpenSSL's word for an error, which has nothing of a key."""
     return getattr(error, "reason", None) or type(error).__name__

@@ -10,19 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kledger.security.tls.key_text import CERTIFICATE, PRIVATE_KEY
+from kledger.security.tls.pem_text import TlsMistake, certificates_in, private_key_in, read_text
 
-PEM_BYTES_MAX: Final = 4 << 20
-"""Bytes of one file."""
 CLIENT_AUTH: Final = ("none", "requested", "required")
 PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
 
 FileState = tuple[int, int, int]
 """Modification time in ns, size and inode."""
-
-
-class TlsMistake(ValueError):
-    """Settings of TLS cannot work; the message begins with the setting's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,28 +98,24 @@ class TlsSettings:
         """
         if self.keystore_location:
             setting = "ssl.keystore.location"
-            text = _read(setting, self.keystore_location)
-            key = PRIVATE_KEY.search(text)
-            key_text, chain = key[0] if key is not None else "", text
+            chain = read_text(setting, self.keystore_location)
+            key = private_key_in(chain)
         else:
             setting = "ssl.keystore.key"
-            key_text, chain = self.keystore_key, self.keystore_certificate_chain
-        certificates = CERTIFICATE.findall(chain)
-        if not PRIVATE_KEY.search(key_text) or not certificates:
+            key, chain = private_key_in(self.keystore_key), self.keystore_certificate_chain
+        chain = certificates_in(chain)
+        if not key or not chain:
             raise TlsMistake(f"{setting}: expected a private key and a certificate in PEM")
         return TlsMaterial(
-            key=key_text,
-            chain="\n".join(certificates),
-            trusted=self._trusted(),
-            password=self.key_password,
+            key=key, chain=chain, trusted=self._trusted(), password=self.key_password
         )
 
     def _trusted(self) -> str:
         text, setting = self.truststore_certificates, "ssl.truststore.certificates"
         if self.truststore_location:
             setting = "ssl.truststore.location"
-            text = _read(setting, self.truststore_location)
-        certificates = "\n".join(CERTIFICATE.findall(text))
+            text = read_text(setting, self.truststore_location)
+        certificates = certificates_in(text)
         if not certificates and (self.client_auth != CLIENT_AUTH[0] or text):
             raise TlsMistake(
                 f"{setting}: expected certificates in PEM, as ssl.client.auth is {self.client_auth}"
@@ -139,17 +129,3 @@ def _state(location: str) -> FileState | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _read(setting: str, location: str) -> str:
-    try:
-        with Path(location).open("rb") as file:
-            content = file.read(PEM_BYTES_MAX + 1)
-    except OSError as error:
-        raise TlsMistake(f"{setting}: {location}: {error.strerror}") from None
-    if len(content) > PEM_BYTES_MAX:
-        raise TlsMistake(f"{setting}: {location}: expected at most {PEM_BYTES_MAX} bytes")
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise TlsMistake(f"{setting}: {location}: expected text in PEM") from None

@@ -143,7 +143,7 @@ def test_an_access_token_is_in_the_file_of_its_url(tmp_path: Path) -> None:
                 "security_protocol": "SSL", "ssl_truststore_type": "PEM",
                 "ssl_truststore_location": "/nowhere",
             },
-            "ssl.truststore.location: No such file",
+            "ssl.truststore.location: /nowhere: No such file",
         ),
         (
             {
@@ -189,7 +189,9 @@ def test_a_file_that_is_not_there_is_a_mistake(
 ) -> None:
     file = tmp_path / "nowhere"
     assert 2 == run(["topic", "list", "--command-config", str(file)])
-    assert f"kledger: {file}: No such file or directory\n" == capsys.readouterr().err
+    assert (
+        f"kledger: --command-config: {file}: No such file or directory\n" == capsys.readouterr().err
+    )
 
 
 def test_commands_log_in_with_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

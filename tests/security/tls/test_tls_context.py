@@ -15,8 +15,9 @@ from kledger.security.tls.certificates import (
     make_certificate,
 )
 from kledger.security.tls.distinguished_name import subject_of
+from kledger.security.tls.pem_text import TlsMistake
 from kledger.security.tls.tls_context import TlsContext
-from kledger.security.tls.tls_settings import TlsMistake, TlsSettings
+from kledger.security.tls.tls_settings import TlsSettings
 
 NOW_MS = 1_900_000_000_000
 AUTHORITY = make_authority("authority", NOW_MS)
