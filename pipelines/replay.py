@@ -24,7 +24,6 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from kledger.spark import register
-from kledger.spark.kafka_client import KafkaClient, KafkaFailed
 from kledger.spark.sink import PREFIX
 from kledger.spark.sink_options import TRANSACTION_TIMEOUT_MS
 from kledger.spark.transaction import abort_open
@@ -33,7 +32,7 @@ from pipelines.options import SourceOptions, flag, read_options
 from pipelines.progress import write_summary_metrics
 from pipelines.streaming import configured, first_line
 from pipelines.summary import Offsets, Summary
-from pipelines.topic_source import topic_ends, topic_table
+from pipelines.topic_source import broker_client, security_options, topic_ends, topic_table
 
 NAME: Final = "replay"
 _ORDER: Final = ("topic", "partition", "offset")
@@ -84,6 +83,7 @@ def run(
         writer = counted.select(_written(records, chosen)).write.format("kledger").mode("append")
         writer = writer.option("servers", chosen.servers).option("topic", chosen.topic)
         writer = writer.option("includeHeaders", "true").option("kafka.transactional.id", write_id)
+        writer = writer.options(**security_options(chosen))
         try:
             writer.save()
         except (PySparkException, Py4JJavaError) as error:
@@ -112,13 +112,8 @@ def _write_id(options: ReplayOptions) -> str:
 
 
 def _abort_killed(options: ReplayOptions, write_id: str) -> None:
-    try:
-        with KafkaClient(options.servers) as client:
-            abort_open(client, f"{write_id}-", timeout_ms=TRANSACTION_TIMEOUT_MS)
-    except ValueError as error:
-        raise WrongCall(str(error)) from error
-    except (KafkaFailed, OSError) as error:
-        raise PipelineFailed(str(error)) from error
+    with broker_client(options) as client:
+        abort_open(client, f"{write_id}-", timeout_ms=TRANSACTION_TIMEOUT_MS)
 
 
 def _records(spark: SparkSession, options: ReplayOptions, partition_count: int) -> DataFrame:

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from kledger.spark import register
 from pipelines.batch_files import BatchFiles
 from pipelines.options import StreamOptions
+from pipelines.topic_source import security_options
 
 BAD_RECORDS: Final = "bad-records"
 """The folder below the checkpoint for the query that keeps bad records."""
@@ -58,6 +59,7 @@ def to_topic(
         .option("servers", options.servers)
         .option("topic", topic)
         .option("includeHeaders", "true")
+        .options(**security_options(options))
     )
 
 

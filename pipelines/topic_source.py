@@ -4,7 +4,8 @@ Rule: both sources get the same options and give the same columns; only committe
 Must not know: what a pipeline computes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -38,18 +39,20 @@ def topic_stream(spark: SparkSession, options: StreamOptions) -> DataFrame:
 
 
 def _sampled_limit(options: StreamOptions) -> int:
-    """Return a limit by the size of the records; a fixed one where our client cannot see them."""
+    """Return a limit by the size of the records; a fixed one where our client cannot see them.
+
+    Raises:
+        PipelineFailed: there is no such topic, or no server.
+    """
     given = {name.lower(): value for name, value in options.option.items()}
-    is_plain = given.get("kafka.security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
-    if not is_plain or given.get("mode") == "direct":
+    if given.get("mode") == "direct":
         return OFFSETS_DEFAULT
     try:
-        with KafkaClient(options.servers) as client:
-            return offsets_per_trigger(sample_topic(client, options.topic))
-    except ValueError as error:
-        raise WrongCall(str(error)) from error
-    except (KafkaFailed, OSError) as error:
-        raise PipelineFailed(str(error)) from error
+        kledger_options.security_of(security_options(options))
+    except kledger_options.InvalidOption:
+        return OFFSETS_DEFAULT  # Spark's kafka source has more logins and kinds of stores
+    with broker_client(options) as client:
+        return offsets_per_trigger(sample_topic(client, options.topic))
 
 
 def topic_table(spark: SparkSession, options: SourceOptions, **bounds: str) -> DataFrame:
@@ -84,8 +87,36 @@ def topic_ends(options: SourceOptions) -> Offsets:
     return _ends(options, {})
 
 
+def security_options(options: SourceOptions) -> dict[str, str]:
+    """Return the options for TLS and logins, which our own client and sink take as well.
+
+    Others are for the source alone.
+    """
+    spelled = {name.lower(): name for name in kledger_options.SECURITY}
+    given = {name.lower(): value for name, value in options.option.items()}
+    return {spelled[name]: given[name] for name in spelled.keys() & given.keys()}
+
+
+@contextmanager
+def broker_client(options: SourceOptions) -> Iterator[KafkaClient]:
+    """Open a client of the servers.
+
+    Raises:
+        WrongCall: an address or an option for TLS or the login is wrong.
+        PipelineFailed: what the block asks the servers for has failed.
+    """
+    try:
+        security = kledger_options.security_of(security_options(options))
+        with KafkaClient(options.servers, security) as client:
+            yield client
+    except ValueError as error:
+        raise WrongCall(str(error)) from error
+    except (KafkaFailed, OSError) as error:
+        raise PipelineFailed(str(error)) from error
+
+
 def _ends(options: SourceOptions, given: Mapping[str, str]) -> Offsets:
-    named = {"servers": options.servers, "subscribe": options.topic}
+    named = {"servers": options.servers, "subscribe": options.topic, **security_options(options)}
     try:
         planner = SplitPlanner(kledger_options.read_options({**named, **given}))
         try:

@@ -133,7 +133,7 @@ class SplitPlanner:
         self._client: KafkaClient | None = None
         self._tier: TieredTopics | None = None
         if options.tier is None:
-            self._client = KafkaClient(options.servers)
+            self._client = KafkaClient(options.servers, options.security)
             self.lookup = RangeLookup(self._client, options)
         else:
             from kledger.spark import tier_reader

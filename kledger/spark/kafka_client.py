@@ -2,7 +2,8 @@
 
 Rule: what a broker may answer differently in a moment (it restarts, a leader moves, a coordinator
 loads) is asked again, RETRIES times at most; any other error is a KafkaFailed with Kafka's name of
-it. Must not know: Spark, Arrow.
+it, and so is a login that is refused. A session that has ended is a connection that was lost.
+Must not know: Spark, Arrow.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +29,19 @@ from kledger.gateway.wire.messages.k03_metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kledger.gateway.wire.messages.k17_sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from kledger.gateway.wire.messages.k36_sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from kledger.gateway.wire.schema import ApiMessage
+from kledger.runtime.entropy import SystemEntropy
+from kledger.security.client.client_security import INSECURE, ClientLogin, ClientSecurity
+from kledger.security.client.login_state import ServerRefused, login_tokens
+from kledger.security.client.tls_client_context import make_client_context
 from kledger.spark.broker_connection import BrokerConnection, ConnectionLost
 from kledger.spark.offset_range import KafkaPartition
 
@@ -37,6 +50,7 @@ WAIT_FIRST_S: Final = 0.05
 WAIT_MAX_S: Final = 1.0
 FETCH_BYTES_MAX: Final = 8 << 20
 FETCH_WAIT_MS: Final = 500
+NONCE_BYTES: Final = 24
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -67,15 +81,18 @@ class KafkaFailed(RuntimeError):
 class KafkaClient:
     """Connections to the brokers of one cluster; not for several threads at once."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, security: ClientSecurity = INSECURE) -> None:
         """Prepare; the first request connects.
 
         Args:
             servers: HOST:PORT of brokers, separated by commas.
+            security: with what every connection begins.
 
         Raises:
-            ValueError: an address has no port.
+            ValueError: an address has no port, or certificate and key do not work together.
         """
+        self._login = security.login
+        self._tls = None if security.tls is None else make_client_context(security.tls)
         self._servers = [_address(each.strip()) for each in servers.split(",")]
         self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._leaders: dict[KafkaPartition, tuple[str, int]] = {}
@@ -264,7 +281,14 @@ class KafkaClient:
     def _connected(self, broker: tuple[str, int]) -> BrokerConnection:
         connection = self._connections.get(broker)
         if connection is None:
-            connection = self._connections[broker] = BrokerConnection(*broker)
+            connection = BrokerConnection(*broker, self._tls)
+            try:
+                if self._login is not None:
+                    log_in(connection, self._login)
+            except BaseException:
+                connection.close()
+                raise
+            self._connections[broker] = connection
         return connection
 
     def leader(self, where: KafkaPartition) -> tuple[str, int]:
@@ -296,6 +320,32 @@ def check(what: str, code: int) -> None:
     """
     if code != ErrorCode.NONE:
         raise KafkaFailed(what, code)
+
+
+def log_in(connection: BrokerConnection, login: ClientLogin) -> None:
+    """Log in on a new connection.
+
+    Raises:
+        KafkaFailed: the broker does not know the mechanism, or refuses the login; or it did not
+            prove who it is.
+        ConnectionLost: it closed the connection.
+    """
+    what = f"login with {login.mechanism}"
+    connection.send(SaslHandshakeRequest(mechanism=login.mechanism))
+    chosen = connection.receive(SaslHandshakeResponse)
+    check(f"{what}, the broker has {', '.join(chosen.mechanisms)}", chosen.error_code)
+    tokens = login_tokens(login, SystemEntropy().token(NONCE_BYTES).hex())
+    token = next(tokens)
+    while True:
+        connection.send(SaslAuthenticateRequest(auth_bytes=token))
+        answer = connection.receive(SaslAuthenticateResponse)
+        check(f"{what}: {answer.error_message}", answer.error_code)
+        try:
+            token = tokens.send(answer.auth_bytes)
+        except StopIteration:
+            return
+        except ServerRefused as error:
+            raise KafkaFailed(f"{what}: {error}", ErrorCode.SASL_AUTHENTICATION_FAILED) from None
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -42,7 +42,7 @@ class RangeReader:
             KafkaFailed, ConnectionLost: the broker refused, or did not come back.
             CorruptBatch: a batch is damaged.
         """
-        with KafkaClient(self._options.servers) as client:
+        with KafkaClient(self._options.servers, self._options.security) as client:
             position, empty = self._split.start, 0
             self._ask(client, position)
             while position < self._split.end:

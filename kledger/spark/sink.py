@@ -178,7 +178,7 @@ def write_task(
     if first is None:
         return TaskWritten(None, name)
     group = f"{name}{split}"
-    with KafkaClient(options.servers) as client:
+    with KafkaClient(options.servers, options.security) as client:
         # Beginning ends an earlier attempt, so what that has committed is known from here on.
         transaction = Transaction(
             client, f"{group}-{attempt}", timeout_ms=options.transaction_timeout_ms
@@ -229,7 +229,7 @@ def end_all(options: SinkOptions, messages: "list[Any]", *, name: str, is_commit
             example since another one was quicker, have left theirs open; they are aborted.
         is_commit: make the rows visible. They are when this returns.
     """
-    with KafkaClient(options.servers) as client:
+    with KafkaClient(options.servers, options.security) as client:
         for message in messages:
             if message is not None and message.handle is not None:
                 try:

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from kledger.batches.compression import Codec
-from kledger.spark.source_options import InvalidOption, is_true, known_options, servers_of
+from kledger.security.client.client_security import ClientSecurity
+from kledger.spark.source_options import (
+    SECURITY,
+    InvalidOption,
+    is_true,
+    known_options,
+    security_of,
+    servers_of,
+)
 
 KNOWN: Final = (
     "servers", "kafka.bootstrap.servers", "topic", "includeHeaders", "kafka.compression.type",
-    "kafka.transaction.timeout.ms", "kafka.transactional.id",
+    "kafka.transaction.timeout.ms", "kafka.transactional.id", *SECURITY,
     "checkpointLocation", "queryName",  # of a streaming query, for Spark itself
 )  # fmt: skip
 TRANSACTION_TIMEOUT_MS: Final = 900_000
@@ -36,6 +44,7 @@ class SinkOptions:
     """
 
     servers: str
+    security: ClientSecurity
     topic: str | None
     with_headers: bool
     codec: Codec
@@ -76,6 +85,7 @@ def read_sink_options(given: Mapping[str, str], columns: Mapping[str, str]) -> S
         )
     return SinkOptions(
         servers=servers_of(options),
+        security=security_of(options),
         topic=options.get("topic"),
         with_headers=is_true(options, "includeHeaders", default=False),
         codec=Codec[codec],

@@ -10,15 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from kledger.security.client.client_properties import PROPERTIES, read_client_security
+from kledger.security.client.client_security import INSECURE, ClientSecurity
 from kledger.spark.offset_range import EARLIEST, LATEST, KafkaPartition, Offsets
 
+KAFKA: Final = "kafka."
+"""Options with this prefix are properties of Kafka's clients."""
+SECURITY: Final = tuple(f"{KAFKA}{name}" for name in PROPERTIES)
+"""Options of TLS and logins, for reading and writing."""
 STORAGE: Final = "storage."
 """Options with this prefix are those of the object store's library."""
 COMMON: Final = (
     "path", "servers", "kafka.bootstrap.servers", "mode", "subscribe", "subscribePattern", "assign",
     "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "minPartitions", "failOnDataLoss", "includeHeaders",
-    "kafka.isolation.level",
+    "kafka.isolation.level", *SECURITY,
 )  # fmt: skip
 OF_BATCHES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 OF_STREAMS: Final = ("maxOffsetsPerTrigger",)
@@ -59,10 +65,12 @@ class SourceOptions:
 
     Attributes:
         servers: of brokers, empty in mode `direct`.
+        security: with what connections to them begin.
         tier: in mode `direct`, else None.
     """
 
     servers: str = ""
+    security: ClientSecurity = INSECURE
     tier: TierLocation | None = None
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -92,6 +100,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         raise InvalidOption(f"expected one of the options {', '.join(_STRATEGIES)}, got {got}")
     return SourceOptions(
         servers=servers_of(options) if tier is None else "",
+        security=security_of(options) if tier is None else INSECURE,
         tier=tier,
         topics=_topics(options),
         pattern=options.get("subscribePattern"),
@@ -151,6 +160,22 @@ def servers_of(options: Mapping[str, str]) -> str:
     if not servers:
         raise InvalidOption("option 'servers' is missing: HOST:PORT, separated by commas")
     return servers
+
+
+def security_of(options: Mapping[str, str]) -> ClientSecurity:
+    """Return what connections begin with, and read the files that options name.
+
+    Args:
+        options: under the spelling that is documented; others than SECURITY are skipped.
+
+    Raises:
+        InvalidOption: one cannot work.
+    """
+    given = {name.removeprefix(KAFKA): options[name] for name in SECURITY if name in options}
+    try:
+        return read_client_security(given)
+    except ValueError as error:
+        raise InvalidOption(f"option {KAFKA}{error}") from None
 
 
 def is_true(options: Mapping[str, str], name: str, *, default: bool) -> bool:

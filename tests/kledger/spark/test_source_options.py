@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kledger.security.client.client_security import INSECURE, PasswordLogin
 from kledger.spark.offset_range import EARLIEST, LATEST, KafkaPartition
 from kledger.spark.source_options import (
     Bound,
@@ -86,3 +87,23 @@ def test_offsets_keep_the_form_of_sparks_kafka_source() -> None:
     offsets = {KafkaPartition("b", 10): 5, KafkaPartition("a", 0): 42, KafkaPartition("b", 2): 1}
     assert {"a": {"0": 42}, "b": {"2": 1, "10": 5}} == offsets_json(offsets)
     assert offsets == offsets_of(offsets_json(offsets))
+
+
+def test_options_of_security_count_for_brokers_alone() -> None:
+    given = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "KAFKA.SASL.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": 'a.B required username="ann" password="s3cret";',
+    }
+    security = read_options({**BASE, **given}).security
+    assert PasswordLogin(mechanism="PLAIN", user="ann", password="s3cret") == security.login
+    direct = {"mode": "direct", "path": "file:///tier", "subscribe": "a"}
+    assert INSECURE == read_options({**direct, **given}).security
+
+
+def test_wrong_options_of_security_are_named_without_a_secret() -> None:
+    given = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"}
+    wrong = {"kafka.sasl.jaas.config": 'a.B required password="s3cret";'}
+    with pytest.raises(InvalidOption, match=r"^option kafka\.sasl\.jaas\.config: ") as caught:
+        read_options({**BASE, **given, **wrong})
+    assert "s3cret" not in str(caught.value)
