@@ -15,9 +15,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipelines.options import StreamOptions, flag, read_options
+from pipelines.options import StreamOptions, flag
 from pipelines.results import to_folder
-from pipelines.streaming import configured, observed_output, observed_records, run_streams
+from pipelines.streaming import Writers, observed_output, observed_records, run_pipeline
 from pipelines.summary import Summary
 from pipelines.topic_source import topic_stream
 
@@ -53,18 +53,13 @@ def run(
         WrongCall: an option is wrong, or the folder holds what another checkpoint wrote.
         PipelineFailed: the query failed; the next run goes on.
     """
-    chosen = read_options(ArchiveOptions, options)
-    with configured(spark):
-        records = observed_output(observed_records(topic_stream(spark, chosen)))
-        writer = to_folder(
-            spark,
-            records.withColumn("date", utc_date(records)),
-            chosen.to,
-            checkpoint=chosen.checkpoint,
-            what=chosen.topic,
-            partition_by=("date",),
-        )
-        return run_streams(spark, NAME, chosen, {"": writer}, stop=stop or threading.Event())
+    return run_pipeline(spark, NAME, ArchiveOptions, options, _writers, stop=stop)
+
+
+def _writers(spark: SparkSession, options: ArchiveOptions) -> Writers:
+    records = observed_output(observed_records(topic_stream(spark, options)))
+    dated = records.withColumn("date", utc_date(records))
+    return {"": to_folder(spark, dated, options.to, options, partition_by=("date",))}
 
 
 def utc_date(frame: DataFrame) -> Column:

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from pipelines.options import StreamOptions, duration, duration_ms, flag, read_options
+from pipelines.options import StreamOptions, duration, duration_ms, flag
 from pipelines.results import bad_records_writers, to_topic
-from pipelines.streaming import configured, observed_output, observed_records, run_streams
+from pipelines.streaming import Writers, observed_output, observed_records, run_pipeline
 from pipelines.summary import Summary
 from pipelines.topic_source import topic_stream
 from pipelines.values import bad_rows, reason_without, with_expression, with_texts
@@ -60,17 +60,18 @@ def run(
         WrongCall: an option is wrong.
         PipelineFailed: a query failed; the next run goes on.
     """
-    chosen = read_options(DeduplicateOptions, options)
-    with configured(spark):
-        frame = with_texts(topic_stream(spark, chosen))
-        frame = with_expression(frame, "by", chosen.by, "by")
-        frame = frame.withColumn("by", f.col("by").cast("string"))
-        frame = frame.withColumn("reason", reason_without("by", "something to compare"))
-        counted = observed_records(frame, f.col("reason").isNotNull())
-        passed = _first_ones(counted.where(f.col("reason").isNull()), chosen.within)
-        main = to_topic(spark, observed_output(passed), chosen.to, chosen)
-        writers = {"": main} | bad_records_writers(spark, bad_rows(frame), chosen)
-        return run_streams(spark, NAME, chosen, writers, stop=stop or threading.Event())
+    return run_pipeline(spark, NAME, DeduplicateOptions, options, _writers, stop=stop)
+
+
+def _writers(spark: SparkSession, options: DeduplicateOptions) -> Writers:
+    frame = with_texts(topic_stream(spark, options))
+    frame = with_expression(frame, "by", options.by, "by")
+    frame = frame.withColumn("by", f.col("by").cast("string"))
+    frame = frame.withColumn("reason", reason_without("by", "something to compare"))
+    counted = observed_records(frame, f.col("reason").isNotNull())
+    passed = _first_ones(counted.where(f.col("reason").isNull()), options.within)
+    main = to_topic(spark, observed_output(passed), options.to, options)
+    return {"": main} | bad_records_writers(spark, bad_rows(frame), options)
 
 
 def _first_ones(records: DataFrame, within: str) -> DataFrame:

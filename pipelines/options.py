@@ -169,6 +169,10 @@ class StreamOptions(SourceOptions):
         parse=positive,
     )
 
+    def checkpoint_of(self, query: str) -> str:
+        """Return the folder of a query's checkpoint; the main query has the name ""."""
+        return "/".join(filter(None, (self.checkpoint.rstrip("/"), query)))
+
     @property
     def trigger(self) -> dict[str, Any]:
         """The arguments of Spark's `trigger`."""

@@ -4,9 +4,11 @@ Rule: numbers come from the progress that Spark reports for whole micro-batches,
 counted is not in them. Must not know: what the queries compute.
 """
 
+import dataclasses
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from threading import Condition
 from typing import Any, Final
@@ -19,6 +21,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from pipelines.options import SourceOptions
 from pipelines.summary import Summary
 
 RECORDS: Final = "records"
@@ -110,8 +113,15 @@ def compact(offset: Any) -> str:
     return json.dumps(parsed, separators=(",", ":"))
 
 
-def write_summary_metrics(path: str, summary: Summary) -> None:
-    """Write the metrics of a pipeline that has ended."""
+def end_run(summary: Summary, options: SourceOptions, begun: float) -> Summary:
+    """Return the summary of a run that began at a monotonic time, with metrics if they are kept."""
+    summary = dataclasses.replace(summary, duration_s=round(time.monotonic() - begun, 3))
+    if options.metrics is not None:
+        _write_summary_metrics(options.metrics, summary)
+    return summary
+
+
+def _write_summary_metrics(path: str, summary: Summary) -> None:
     values = {
         "rows_in_total": float(summary.rows_in),
         "rows_out_total": float(summary.rows_out),

@@ -29,7 +29,7 @@ from kledger.spark.sink_options import TRANSACTION_TIMEOUT_MS
 from kledger.spark.transaction import abort_open
 from pipelines.errors import PipelineFailed, WrongCall
 from pipelines.options import SourceOptions, flag, read_options
-from pipelines.progress import write_summary_metrics
+from pipelines.progress import end_run
 from pipelines.streaming import configured, first_line
 from pipelines.summary import Offsets, Summary
 from pipelines.topic_source import broker_client, security_options, topic_ends, topic_table
@@ -98,11 +98,8 @@ def run(
         rows_in=rows,
         rows_out=rows,
         offsets=after,
-        duration_s=round(time.monotonic() - begun, 3),
     )
-    if chosen.metrics is not None:
-        write_summary_metrics(chosen.metrics, summary)
-    return summary
+    return end_run(summary, chosen, begun)
 
 
 def _write_id(options: ReplayOptions) -> str:

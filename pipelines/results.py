@@ -15,16 +15,16 @@ from pipelines.options import StreamOptions
 from pipelines.topic_source import security_options
 
 BAD_RECORDS: Final = "bad-records"
-"""The folder below the checkpoint for the query that keeps bad records."""
+"""The query that keeps bad records."""
 
 
 def to_folder(
     spark: SparkSession,
     frame: DataFrame,
     folder: str,
+    options: StreamOptions,
     *,
-    checkpoint: str,
-    what: str,
+    query: str = "",
     partition_by: tuple[str, ...] = (),
 ) -> DataStreamWriter:
     """Return a writer of Parquet files.
@@ -33,18 +33,19 @@ def to_folder(
         spark: the session.
         frame: a stream.
         folder: where the files go.
-        checkpoint: of the query.
-        what: what is written, such as the topic that was read; part of a file name.
+        options: the topic that was read, which is part of the files' names, and the checkpoint.
+        query: the name of the query.
         partition_by: columns that become folders.
 
     Raises:
         WrongCall: another checkpoint has written the same into the folder.
     """
+    checkpoint = options.checkpoint_of(query)
     files = BatchFiles(spark, folder, checkpoint=checkpoint, partition_by=partition_by)
-    files.claim(what)
+    files.claim(options.topic)
 
     def write(batch: DataFrame, number: int) -> None:
-        files.write(batch, number, what=what)
+        files.write(batch, number, what=options.topic)
 
     return frame.writeStream.foreachBatch(write)
 
@@ -66,12 +67,8 @@ def to_topic(
 def bad_records_writers(
     spark: SparkSession, bad: DataFrame, options: StreamOptions
 ) -> dict[str, DataStreamWriter]:
-    """Return a writer for bad records by the folder of its checkpoint, if they are to be kept."""
+    """Return a writer for bad records by the name of its query, if they are to be kept."""
     if options.bad_records is None:
         return {}
-    checkpoint = f"{options.checkpoint.rstrip('/')}/{BAD_RECORDS}"
-    return {
-        BAD_RECORDS: to_folder(
-            spark, bad, options.bad_records, checkpoint=checkpoint, what=options.topic
-        )
-    }
+    writer = to_folder(spark, bad, options.bad_records, options, query=BAD_RECORDS)
+    return {BAD_RECORDS: writer}

@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from pipelines.batch_files import check_table_folder, replace_files
 from pipelines.errors import WrongCall
 from pipelines.options import SourceOptions, flag, milliseconds, read_options
-from pipelines.progress import write_summary_metrics
+from pipelines.progress import end_run
 from pipelines.streaming import configured
 from pipelines.summary import Summary
 from pipelines.topic_source import source_ends, topic_table
@@ -84,11 +84,8 @@ def run(
         rows_out=written.get["rows"],
         bad_records=seen.get["bad"],
         offsets=ends,
-        duration_s=round(time.monotonic() - begun, 3),
     )
-    if chosen.metrics is not None:
-        write_summary_metrics(chosen.metrics, summary)
-    return summary
+    return end_run(summary, chosen, begun)
 
 
 def last_values(records: DataFrame) -> DataFrame:

@@ -8,9 +8,9 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,8 +20,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipelines.errors import PipelineFailed
 from pipelines.hadoop_files import HadoopFiles
-from pipelines.options import StreamOptions
-from pipelines.progress import OUTPUT, RECORDS, StreamProgress, write_summary_metrics
+from pipelines.options import StreamOptions, read_options
+from pipelines.progress import OUTPUT, RECORDS, StreamProgress, end_run
 from pipelines.summary import Offsets, Summary
 from pipelines.topic_source import source_ends
 
@@ -41,6 +41,11 @@ _CONFIGURATION: Final = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
 }
+
+
+Writers: TypeAlias = Mapping[str, DataStreamWriter]
+"""What queries write, by their names; the main one has the name ""."""
+S = TypeVar("S", bound=StreamOptions)
 
 
 @contextmanager
@@ -71,28 +76,44 @@ def observed_output(frame: DataFrame) -> DataFrame:
     return frame.observe(OUTPUT, f.count(f.lit(1)).alias("rows"))
 
 
-def run_streams(
+def run_pipeline(
     spark: SparkSession,
     pipeline: str,
-    options: StreamOptions,
-    writers: Mapping[str, DataStreamWriter],
+    options_class: type[S],
+    given: Mapping[str, object],
+    make_writers: Callable[[SparkSession, S], Writers],
     *,
-    stop: threading.Event,
+    stop: threading.Event | None,
 ) -> Summary:
-    """Run queries until they end by themselves, one fails, or `stop` is set.
+    """Run a streaming pipeline until all that is there is read, or until `stop` is set.
 
     Args:
         spark: the session.
         pipeline: its name, for the summary.
-        options: trigger, checkpoint, metrics.
-        writers: by the folder of their checkpoint below that of the options; the main one is "".
+        options_class: the flags of the pipeline.
+        given: options by the names of the flags, with underscores.
+        make_writers: what the pipeline computes.
         stop: may be set by any thread or signal handler.
 
     Raises:
-        PipelineFailed: a query failed; the others were stopped.
+        WrongCall: an option is wrong.
+        PipelineFailed: a query failed; the others were stopped, and the next run goes on.
     """
+    options = read_options(options_class, given)
+    with configured(spark):
+        writers = make_writers(spark, options)
+        return _run_streams(spark, pipeline, options, writers, stop or threading.Event())
+
+
+def _run_streams(
+    spark: SparkSession,
+    pipeline: str,
+    options: StreamOptions,
+    writers: Writers,
+    stop: threading.Event,
+) -> Summary:
     begun = time.monotonic()
-    names = {folder: f"{pipeline}-{folder}-{uuid.uuid4().hex[:8]}" for folder in writers}
+    names = {query: f"{pipeline}-{query}-{uuid.uuid4().hex[:8]}" for query in writers}
     listener = StreamProgress(pipeline, frozenset(names.values()), options.metrics)
     ends = _ends(options)
     trigger = options.trigger if ends is None else _AT_ONCE
@@ -100,9 +121,9 @@ def run_streams(
     runs: list[_Run] = []
     try:
         try:
-            for folder, writer in writers.items():
-                path = "/".join(filter(None, (options.checkpoint.rstrip("/"), folder)))
-                named = writer.queryName(names[folder]).option("checkpointLocation", path)
+            for query, writer in writers.items():
+                path = options.checkpoint_of(query)
+                named = writer.queryName(names[query]).option("checkpointLocation", path)
                 runs.append(_Run(spark, named.trigger(**trigger).start(), path))
             _wait(runs, ends, stop)
         finally:
@@ -117,11 +138,8 @@ def run_streams(
         rows_out=listener.rows_out,
         bad_records=listener.bad_records,
         offsets=committed_offsets(spark, options.checkpoint),
-        duration_s=round(time.monotonic() - begun, 3),
     )
-    if options.metrics is not None:
-        write_summary_metrics(options.metrics, summary)
-    return summary
+    return end_run(summary, options, begun)
 
 
 def _ends(options: StreamOptions) -> Offsets | None:

@@ -16,9 +16,9 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipelines.options import StreamOptions, duration, flag, read_options
+from pipelines.options import StreamOptions, duration, flag
 from pipelines.results import bad_records_writers, to_folder, to_topic
-from pipelines.streaming import configured, observed_output, observed_records, run_streams
+from pipelines.streaming import Writers, observed_output, observed_records, run_pipeline
 from pipelines.summary import Summary
 from pipelines.topic_source import topic_stream
 from pipelines.values import bad_rows, reason_without, with_expression, with_texts
@@ -63,20 +63,19 @@ def run(
         WrongCall: an option is wrong.
         PipelineFailed: a query failed; the next run goes on.
     """
-    chosen = read_options(WindowsOptions, options)
-    with configured(spark):
-        records = _numbers(topic_stream(spark, chosen), chosen)
-        counted = observed_records(records, f.col("reason").isNotNull())
-        results = observed_output(_aggregated(counted, chosen))
-        if "/" in chosen.to:
-            main = to_folder(
-                spark, results, chosen.to, checkpoint=chosen.checkpoint, what=chosen.topic
-            )
-        else:
-            value = f.to_json(f.struct(*results.columns)).alias("value")
-            main = to_topic(spark, results.select("key", value), chosen.to, chosen)
-        writers = {"": main} | bad_records_writers(spark, bad_rows(records), chosen)
-        return run_streams(spark, NAME, chosen, writers, stop=stop or threading.Event())
+    return run_pipeline(spark, NAME, WindowsOptions, options, _writers, stop=stop)
+
+
+def _writers(spark: SparkSession, options: WindowsOptions) -> Writers:
+    records = _numbers(topic_stream(spark, options), options)
+    counted = observed_records(records, f.col("reason").isNotNull())
+    results = observed_output(_aggregated(counted, options))
+    if "/" in options.to:
+        main = to_folder(spark, results, options.to, options)
+    else:
+        value = f.to_json(f.struct(*results.columns)).alias("value")
+        main = to_topic(spark, results.select("key", value), options.to, options)
+    return {"": main} | bad_records_writers(spark, bad_rows(records), options)
 
 
 def _numbers(records: DataFrame, options: WindowsOptions) -> DataFrame:
