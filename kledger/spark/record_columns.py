@@ -1,20 +1,23 @@
-"""Record batches as columns: numpy finds the fields of all records of a fetch at once.
+"""Record batches as columns: numpy finds the fields of all records of a group at once.
 
-Rule: one Python step for each record finds where it starts; varints, times and the places of keys
-and values are computed for all records together, and Arrow copies keys and values without a Python
-object for each. Records with headers take one more step each, if headers are wanted.
+Rule: varints, times and the places of keys and values are computed for all records together, and
+Arrow copies keys and values without a Python object for each. Records with headers take one step
+more each, if headers are wanted.
 Must not know: brokers, Spark, which batches a reader may see.
 
-A record begins with its length, so its start is known only when the one before it was looked at:
-that is the step that remains.
+A record begins with its length, so its start is known only when the one before it was looked at.
+So batches are walked side by side: one step finds the next record of every batch. A few batches
+with many records each are walked one by one, with a step in Python for each record.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from kledger.batches.buffers import Buffer
 from kledger.batches.errors import CorruptBatch
 from kledger.batches.header import BatchHeader
 from kledger.batches.reader import open_body
@@ -23,6 +26,8 @@ from kledger.batches.record import read_headers, read_varint
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 GROUP_BYTES: Final = 32 << 20
 """So many uncompressed bytes are decoded together; views address less than 2 GiB."""
+SIDE_BY_SIDE_MIN: Final = 32
+"""So many batches side by side are found faster than one by one."""
 _INLINE_MAX: Final = 12
 """Arrow keeps values of up to twelve bytes inside their view."""
 _PADDING: Final = bytes(16)
@@ -71,7 +76,7 @@ def decode_batches(
     """
     group = _BatchGroup(0)
     for number, (header, batch) in enumerate(batches, 1):
-        group.add(header, bytes(open_body(batch, header)))
+        group.add(header, open_body(batch, header))
         if group.size >= GROUP_BYTES:
             yield from group.columns(start, end, with_headers)
             group = _BatchGroup(number)
@@ -85,52 +90,94 @@ class _BatchGroup:
         self.size = 0
         self._first = first
         self._headers: list[BatchHeader] = []
-        self._bodies: list[bytes] = []
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        self._bodies: list[Buffer] = []
 
-    def add(self, header: BatchHeader, body: bytes) -> None:
-        _find_records(body, header.record_count, self.size, self._starts, self._ends)
+    def add(self, header: BatchHeader, body: Buffer) -> None:
+        # Before memory is taken for them: a record has one byte at least.
+        if not 0 <= header.record_count <= len(body):
+            raise CorruptBatch(f"{header.record_count} records in {len(body)} bytes")
         self._headers.append(header)
         self._bodies.append(body)
         self.size += len(body)
 
     def columns(self, start: int, end: int, with_headers: bool) -> Iterator[RecordColumns]:
-        if not self._starts:
+        if not self._headers:
             return
-        data = np.frombuffer(b"".join([*self._bodies, _PADDING]), dtype=np.uint8)
+        counts = [header.record_count for header in self._headers]
+        data = b"".join([*self._bodies, _PADDING])
+        edges = [*accumulate(map(len, self._bodies), initial=0)]
+        starts, ends = _find_records(data, edges, counts)
         found = _columns(
-            data, self._headers, np.array(self._starts), np.array(self._ends),
+            np.frombuffer(data, dtype=np.uint8), self._headers, starts, ends,
             start=start, end=end, with_headers=with_headers,
         )  # fmt: skip
         if found is not None:
             yield found._replace(batch=found.batch + self._first)
 
 
-def _find_records(body: bytes, count: int, base: int, starts: list[int], ends: list[int]) -> None:
-    """Append where each record of a body starts, behind its length, and where it ends."""
-    position, size = 0, len(body)
-    try:
+def _find_records(data: bytes, edges: list[int], counts: list[int]) -> tuple[Int64s, Int64s]:
+    """Return where each record starts, behind its length, and where it ends.
+
+    Args:
+        data: the bodies of batches without gaps, and _PADDING.
+        edges: where each body starts, and the end of the last one.
+        counts: how many records each has.
+
+    Raises:
+        CorruptBatch: the records of a batch do not fill its body.
+    """
+    if sum(counts) >= SIDE_BY_SIDE_MIN * max(counts):
+        return _find_side_by_side(data, edges, counts)
+    return _find_one_by_one(data, edges, counts)
+
+
+def _find_side_by_side(data: bytes, edges: list[int], counts: list[int]) -> tuple[Int64s, Int64s]:
+    """Find the next record of all batches with each step; longer ones are left at the end."""
+    found = np.frombuffer(data, dtype=np.uint8)
+    order = np.argsort(counts, kind="stable")[::-1]
+    count = np.array(counts)[order]
+    position, limit = np.array(edges[:-1])[order], np.array(edges[1:])[order]
+    # Where the first record of each batch is in the result.
+    row = np.concatenate(([0], np.cumsum(counts)))[:-1][order]
+    starts, ends = (np.empty(sum(counts), dtype=np.int64) for _ in range(2))
+    # How many batches have more than so many records; they are the first ones.
+    wide = len(count) - np.searchsorted(count[::-1], np.arange(count[0]), side="right")
+    for step, batches in enumerate(wide.tolist()):
+        size, begin = _varints(found, position[:batches], limit[:batches])
+        finish = begin + size
+        if (size < 0).any() or (finish > limit[:batches]).any():
+            raise CorruptBatch(f"record {step} of a batch does not fit into it")
+        starts[row[:batches] + step], ends[row[:batches] + step] = begin, finish
+        position[:batches] = finish
+    if (position != limit).any():
+        raise CorruptBatch("the records of a batch end before it does")
+    return starts, ends
+
+
+def _find_one_by_one(data: bytes, edges: list[int], counts: list[int]) -> tuple[Int64s, Int64s]:
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, end, count in zip(edges, edges[1:], counts, strict=False):
+        at = start
         for _ in range(count):
-            length = body[position]
-            position += 1
+            length = data[at]
+            at += 1
             if length > 0x7F:
-                high = body[position]
+                high = data[at]
                 if high > 0x7F:
-                    twice, position = read_varint(body, position - 1)
+                    twice, at = read_varint(data, at - 1)
                     length = twice << 1
                 else:
                     length = length & 0x7F | high << 7
-                    position += 1
-            starts.append(base + position)
-            position += length >> 1
-            ends.append(base + position)
-            if length & 1 or length < 0:
-                raise CorruptBatch(f"record of negative length before byte {position}")
-    except IndexError:
-        raise CorruptBatch(f"records end at byte {size}, expected {count}") from None
-    if position != size:
-        raise CorruptBatch(f"{count} records end at byte {position}, expected {size}")
+                    at += 1
+            starts.append(at)
+            at += length >> 1
+            ends.append(at)
+            if length & 1 or length < 0 or at > end:
+                raise CorruptBatch(f"a record does not fit into its batch, before byte {at}")
+        if at != end:
+            raise CorruptBatch(f"{count} records end at byte {at}, expected {end}")
+    return np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
 
 
 def _columns(
@@ -221,9 +268,11 @@ def _binary(
     Views point into the data; turning them into a plain binary array copies each slice once, in
     Arrow. Source: Arrow's columnar format, "Variable-size Binary View Layout".
     """
+    if (size < 0).all():
+        return pa.nulls(len(size), pa.binary())
     views = np.zeros((len(start), 4), dtype=np.int32)
     views[:, 0] = np.maximum(size, 0)
-    short = np.flatnonzero(size <= _INLINE_MAX)
+    short = np.flatnonzero((size > 0) & (size <= _INLINE_MAX))
     if len(short):
         within = np.arange(_INLINE_MAX)
         at = np.minimum(start[short][:, None] + within, len(data) - 1)

@@ -11,6 +11,7 @@ from kledger.batches.compression import Codec
 from kledger.batches.errors import BatchError, CorruptBatch
 from kledger.batches.header import BATCH_OVERHEAD, read_header
 from kledger.batches.reader import iterate_batches, iterate_records
+from kledger.spark import record_columns
 from kledger.spark.record_columns import RecordColumns, decode_batches
 
 parts = st.none() | st.binary(max_size=300)
@@ -45,8 +46,21 @@ def rows_of(columns: RecordColumns) -> list[Row]:
 def decoded(
     data: bytes, *, start: int = 0, end: int = 1 << 40, with_headers: bool = True
 ) -> list[Row]:
-    found = decode_batches(iterate_batches(data), start=start, end=end, with_headers=with_headers)
-    return [row for columns in found for row in rows_of(columns)]
+    """Decode with batches side by side, and one by one; both are the same, or both are errors."""
+    results: list[list[Row] | str] = []
+    for least in (0, 1 << 30):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(record_columns, "SIDE_BY_SIDE_MIN", least)
+            batches = iterate_batches(data)
+            try:
+                found = decode_batches(batches, start=start, end=end, with_headers=with_headers)
+                results.append([row for columns in found for row in rows_of(columns)])
+            except CorruptBatch:
+                results.append("corrupt")
+    assert results[0] == results[1]
+    if isinstance(results[0], str):
+        raise CorruptBatch(results[0])
+    return results[0]
 
 
 def one_by_one(data: bytes) -> list[Row]:
@@ -119,3 +133,11 @@ def test_a_body_that_ends_early_is_corrupt(missing: int) -> None:
     header = read_header(whole)._replace(batch_length=len(cut) - 12)
     with pytest.raises(CorruptBatch):
         list(decode_batches([(header, memoryview(cut))], start=0, end=9, with_headers=False))
+
+
+@pytest.mark.parametrize("count", [-1, 1 << 30])
+def test_a_count_that_no_body_can_hold_takes_no_memory(count: int) -> None:
+    whole = build_batch([NewRecord(b"value", b"key")] * 2)
+    header = read_header(whole)._replace(record_count=count)
+    with pytest.raises(CorruptBatch, match=f"{count} records"):
+        list(decode_batches([(header, memoryview(whole))], start=0, end=9, with_headers=False))
