@@ -1,7 +1,8 @@
 """`format("kledger")`: Spark's Python data source over the records of topics.
 
 Rule: the columns of Spark's kafka source in its order, then the position of a record; options under
-its names. Must not know: how records are fetched and decoded.
+its names. Spark starts a Python process for each step of planning, so a step imports what it needs
+and nothing else. Must not know: how records are fetched and decoded.
 
     key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
     timestampType int, [headers array<struct<key: string, value: binary>>,]
@@ -23,12 +24,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.offset_range import EARLIEST, LATEST, KafkaPartition, OffsetRange, Offsets
 from kledger.spark.range_lookup import RangeLookup
-from kledger.spark.range_reader import RangeReader
-from kledger.spark.sink import PREFIX, BatchSink, StreamSink
-from kledger.spark.sink_options import SinkOptions, read_sink_options
 from kledger.spark.source_options import (
     InvalidOption,
     SourceOptions,
@@ -39,6 +36,9 @@ from kledger.spark.source_options import (
 from kledger.spark.split_plan import limited_end, split_ranges
 
 if TYPE_CHECKING:
+    from kledger.spark.kafka_client import KafkaClient
+    from kledger.spark.sink import BatchSink, StreamSink
+    from kledger.spark.sink_options import SinkOptions
     from kledger.spark.tier_reader import LedgerSplit, TieredTopics
 
 _COLUMNS: Final = (
@@ -73,11 +73,12 @@ class KledgerDataSource(DataSource):
         """Return the reader of a stream."""
         return StreamReader(read_options(self.options))
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchSink":
         """Return the writer of a batch."""
         if overwrite:
             raise InvalidOption("mode 'overwrite': a topic can only be appended to")
         from kledger.runtime.entropy import SystemEntropy
+        from kledger.spark.sink import PREFIX, BatchSink
 
         options = self._sink_options(schema)
         write_id = options.transactional_id or f"{PREFIX}{SystemEntropy().uuid4()}"
@@ -85,14 +86,18 @@ class KledgerDataSource(DataSource):
 
     def streamWriter(  # noqa: N802 - Spark's
         self, schema: StructType, overwrite: bool
-    ) -> StreamSink:
+    ) -> "StreamSink":
         """Return the writer of a stream, in output mode append or update."""
+        from kledger.spark.sink import StreamSink
+
         options = self._sink_options(schema)
         if options.transactional_id is not None:
             raise InvalidOption("option 'kafka.transactional.id' is for batches, not for streams")
         return StreamSink(options)
 
-    def _sink_options(self, schema: StructType) -> SinkOptions:
+    def _sink_options(self, schema: StructType) -> "SinkOptions":
+        from kledger.spark.sink_options import read_sink_options
+
         columns = {field.name: field.dataType.simpleString() for field in schema.fields}
         return read_sink_options(self.options, columns)
 
@@ -115,6 +120,8 @@ def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[
         return iter(())
     split = partition.value
     if isinstance(split, OffsetRange):
+        from kledger.spark.range_reader import RangeReader
+
         return RangeReader(options, split).read()
     assert options.tier is not None, "a split of a ledger is planned in mode direct"
     from kledger.spark.tier_reader import read_split
@@ -133,7 +140,9 @@ class SplitPlanner:
         self._client: KafkaClient | None = None
         self._tier: TieredTopics | None = None
         if options.tier is None:
-            self._client = KafkaClient(options.servers, options.security)
+            from kledger.spark import kafka_client
+
+            self._client = kafka_client.KafkaClient(options.servers, options.security)
             self.lookup = RangeLookup(self._client, options)
         else:
             from kledger.spark import tier_reader
