@@ -66,9 +66,10 @@ def open_services(
 ) -> Services:
     """Load groups, offsets, transactions and access rules, and begin to serve them."""
     tables, brokers = _shared(cluster, store, config)
+    authorizer = _open_authorizer(tables, config, clock)
     groups = GroupCoordinator.open(
         store,
-        catalog=RegistryCatalog(registry),
+        catalog=RegistryCatalog(registry, authorizer),
         config=(group_config := GroupConfig.from_gateway(config)),
         clock=clock,
         timers=timers,
@@ -117,7 +118,7 @@ def open_services(
         timers=timers,
         supervisor=supervisor,
         store=store,
-        authorizer=_open_authorizer(tables, config, clock),
+        authorizer=authorizer,
         entropy=entropy,
         metrics=metrics or Metrics(),
         brokers=brokers,

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.security.principal import ANONYMOUS, Principal
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -39,15 +40,25 @@ class TopicMetadata(NamedTuple):
 
 
 class TopicCatalog(Protocol):
-    """The topics that exist, read-only.
+    """The topics that exist and who may describe them, read-only.
 
     Attributes:
         epoch: changes whenever a topic is created, deleted or grows.
+        rights_version: changes with the access rules; 0 if every client may describe every topic.
     """
 
     @property
     def epoch(self) -> int:
         """Return the number of the last change."""
+        ...
+
+    @property
+    def rights_version(self) -> int:
+        """Return the version of the access rules."""
+        ...
+
+    def may_describe(self, principal: Principal, host: str, name: str) -> bool:
+        """Return whether a client may describe the topic that has this name."""
         ...
 
     def find(self, name: str) -> TopicMetadata | None:
@@ -65,6 +76,7 @@ class HeartbeatCommand:
 
     Attributes:
         waiter: the waiter to answer; filled in by the coordinator.
+        principal: in whose name the member acts.
         owned: the partitions that the client reports to own.
     """
 
@@ -73,6 +85,7 @@ class HeartbeatCommand:
     epoch: int
     client_id: str
     client_host: str
+    principal: Principal = ANONYMOUS
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = UNCHANGED_TIMEOUT

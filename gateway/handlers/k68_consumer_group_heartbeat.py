@@ -5,7 +5,8 @@ Behaviour:
   for a static member that will rejoin soon). A change is answered when it is durable.
 - An assignment is sent when it has changed, and to a member that sends all fields.
 - An old epoch is FENCED_MEMBER_EPOCH: the member gives up all partitions and rejoins.
-- The client must be allowed to read the group, and to describe each topic that it names.
+- The client must be allowed to read the group, and to describe each topic that it names. A regular
+  expression matches only topics that its member may describe.
 - New and grown topics are assigned with the next heartbeat of any member.
 
 Version notes:
@@ -54,6 +55,7 @@ async def handle(
         epoch=request.member_epoch,
         client_id=context.client_id or "",
         client_host=f"/{context.peer.host}",
+        principal=context.peer.principal,
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,

@@ -11,6 +11,9 @@ from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, Metadata
 from kledger.gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kledger.gateway.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kledger.gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kledger.gateway.wire.messages.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
 from kledger.security.acl_state import AclFilter, Operation
 from tests.gateway.authorized import (
     authorizer_of,
@@ -373,3 +376,28 @@ async def test_produce_without_an_answer_closes_the_connection_of_a_stranger() -
         log = topic.partition(0)
         assert log is not None
         assert 0 == log.high_watermark
+
+
+async def test_expression_of_a_member_matches_what_it_may_describe() -> None:
+    """A member would have learned the ids of all topics, and that they exist."""
+    rules = [allow("READ", "GROUP:g"), allow("DESCRIBE", "TOPIC:t")]
+    async with authorizing_gateway(rules) as gateway, client_of(gateway, "alice") as client:
+        topics = [await gateway.create_topic(name) for name in ("t", "secret-plans")]
+
+        async def assigned(epoch: int, **fields: Any) -> tuple[int, set[Any]]:
+            """Return the epoch of the answer, and the ids of the assigned topics."""
+            heartbeat = ConsumerGroupHeartbeatRequest(
+                group_id="g", member_id="m", member_epoch=epoch, **fields
+            )
+            answer = await client.ask(heartbeat, 1)
+            assert 0 == answer.error_code
+            listed = answer.assignment.topic_partitions if answer.assignment else ()
+            return answer.member_epoch, {each.topic_id for each in listed}
+
+        epoch, ids = await assigned(
+            0, rebalance_timeout_ms=60_000, subscribed_topic_regex=".*", topic_partitions=[]
+        )
+        assert {topics[0].id} == ids
+        await authorizer_of(gateway).create([allow("READ", "TOPIC:secret-plans")])
+        _, ids = await assigned(epoch)
+        assert {each.id for each in topics} == ids

@@ -86,6 +86,7 @@ from kledger.offsets.records import (
     encode_pending_key,
     encode_value,
 )
+from kledger.security.principal import Principal
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.records import (
@@ -201,6 +202,12 @@ CONSUMER_GROUP = ConsumerGroupRecord(
         )
     ),
 )
+SECURED_CONSUMER_GROUP = replace(
+    CONSUMER_GROUP,
+    members=ConsumerRoster(
+        replace(each, principal=Principal("ü")) for each in CONSUMER_GROUP.members
+    ),
+)
 TXN = TxnRecord(
     transactional_id="t-1",
     producer_id=7,
@@ -274,11 +281,14 @@ VALUES = [
      "00000002000000026d31ffffffff0000000163000000022f68000027100000ea600000000378797a"
      "000000020000000572616e67650000000201020000000000000000000000036dc3bc000000016900"
      "0000000000000000000001000000020000000000000000")),
+    ("empty consumer group, version 2", ConsumerGroupRecord(group_id="g", saved_ms=99), None,
+     lambda row: decode_consumer_group("g", row),
+     "0200000000000000630000000000000000000000000000000000000000"),
     ("empty consumer group", ConsumerGroupRecord(group_id="g", saved_ms=99),
      lambda: encode_consumer_group(ConsumerGroupRecord(group_id="g", saved_ms=99)),
      lambda row: decode_consumer_group("g", row),
-     "0200000000000000630000000000000000000000000000000000000000"),
-    ("consumer group", CONSUMER_GROUP, lambda: encode_consumer_group(CONSUMER_GROUP),
+     "0300000000000000630000000000000000000000000000000000000000"),
+    ("consumer group, version 2", CONSUMER_GROUP, None,
      lambda row: decode_consumer_group("g", row),
      ("020000000000000063000000090000000800000007756e69666f726d000000010000000374c3b60a"
      "1b2c3d4e5f60718293a4b5c6d7e8f90000000600000002000000026d310000000169000000017200"
@@ -288,6 +298,17 @@ VALUES = [
      "4e5f60718293a4b5c6d7e8f9000000010000000500000000000000026d32ffffffffffffffff0000"
      "00000000000000000001fffffffeffffffff00000000ffffffff00000000ffffffff000000000000"
      "00000000000000000000")),
+    ("consumer group", SECURED_CONSUMER_GROUP,
+     lambda: encode_consumer_group(SECURED_CONSUMER_GROUP),
+     lambda row: decode_consumer_group("g", row),
+     ("030000000000000063000000090000000800000007756e69666f726d000000010000000374c3b60a"
+     "1b2c3d4e5f60718293a4b5c6d7e8f90000000600000002000000026d310000000169000000017200"
+     "00000163000000022f680000afc80000000900000008000000020000271000000001000000057261"
+     "6e6765000000010000000003742e2a0000000572616e6765000000020000000374c3b60000000175"
+     "000000010a1b2c3d4e5f60718293a4b5c6d7e8f9000000020000000000000001000000010a1b2c3d"
+     "4e5f60718293a4b5c6d7e8f900000001000000050000000000000002c3bc00000004557365720000"
+     "00026d32ffffffffffffffff000000000000000000000001fffffffeffffffff00000000ffffffff"
+     "00000000ffffffff0000000000000000000000000000000000000002c3bc0000000455736572")),
     ("named topic", NAMED_TOPIC, lambda: encode_named_topic(NAMED_TOPIC),
      lambda row: decode_named_topic(encode_topic_key(TOPIC_ID), row)[1],
      "0101000000000000000500000000000493e0000000000010000000000000000000070001"),

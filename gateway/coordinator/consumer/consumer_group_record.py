@@ -4,18 +4,20 @@ Rule: a value. One row per group, replaced as a whole, under the key that the gr
 classic one: so a group that changes its protocol is one or the other at every moment.
 Must not know: when rows are written, how members move.
 
-Value: version (u8, 2), time of the write (i64, ms since the epoch), epoch (i32), epoch of the
+Value: version (u8, 3), time of the write (i64, ms since the epoch), epoch (i32), epoch of the
        target assignment (i32), assignor, number of topics (u32), and for each: name, id (16 bytes),
        number of partitions (i32); number of members (u32), and for each: id, instance id, rack,
        client id, client host, rebalance timeout (i32), epoch (i32), epoch before (i32), state
-       (i32), classic part, expression, assignor, number of names (u32) and names, and then three
-       sets of partitions: assigned, being revoked, target. A set: number of topics (u32), and for
-       each its id, number of partitions (u32), and their numbers (i32 each). A classic part:
-       session timeout (i32, -1 = there is no such part), number of protocols (u32), and for each
-       its name and metadata.
+       (i32), classic part, expression, assignor, number of names (u32) and names, three sets of
+       partitions: assigned, being revoked, target; name and type of the principal. A set: number
+       of topics (u32), and for each its id, number of partitions (u32), and their numbers (i32
+       each). A classic part: session timeout (i32, -1 = there is no such part), number of protocols
+       (u32), and for each its name and metadata.
+
+Version 2 has no principals.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -38,14 +40,17 @@ from kledger.ledger.row_format import (
     NULLABLE_TEXT32,
     TEXT32,
     UUID16,
+    RowField,
     RowFormat,
     RowLayout,
     array,
     converted,
     optional,
 )
+from kledger.security.principal import Principal
 
-CONSUMER_VALUE_VERSION: Final = 2
+CONSUMER_VALUE_VERSION: Final = 3
+VERSION_WITHOUT_PRINCIPALS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,37 +101,46 @@ _CLASSIC = RowLayout(
     session_timeout_ms=I32,
     protocols=PROTOCOLS,
 )
-_MEMBER = RowLayout(
-    ConsumerMember,
-    member_id=TEXT32,
-    instance_id=NULLABLE_TEXT32,
-    rack_id=NULLABLE_TEXT32,
-    client_id=TEXT32,
-    client_host=TEXT32,
-    rebalance_timeout_ms=I32,
-    epoch=I32,
-    previous_epoch=I32,
-    state=converted(I32, int, MemberState),
-    classic=optional(_CLASSIC),
-    topic_regex=TEXT32,
-    server_assignor=NULLABLE_TEXT32,
-    topic_names=array(TEXT32),
-    assigned=_PARTITIONS,
-    revoking=_PARTITIONS,
-    target=_PARTITIONS,
-)
+_MEMBER: Final[Mapping[str, RowField]] = {
+    "member_id": TEXT32,
+    "instance_id": NULLABLE_TEXT32,
+    "rack_id": NULLABLE_TEXT32,
+    "client_id": TEXT32,
+    "client_host": TEXT32,
+    "rebalance_timeout_ms": I32,
+    "epoch": I32,
+    "previous_epoch": I32,
+    "state": converted(I32, int, MemberState),
+    "classic": optional(_CLASSIC),
+    "topic_regex": TEXT32,
+    "server_assignor": NULLABLE_TEXT32,
+    "topic_names": array(TEXT32),
+    "assigned": _PARTITIONS,
+    "revoking": _PARTITIONS,
+    "target": _PARTITIONS,
+}
+_PRINCIPAL = RowLayout(Principal, name=TEXT32, principal_type=TEXT32)
+
+
+def _group_layout(member: RowLayout) -> RowLayout:
+    return RowLayout(
+        ConsumerGroupRecord,
+        saved_ms=I64,
+        epoch=I32,
+        assignment_epoch=I32,
+        assignor=TEXT32,
+        topics=_TOPICS,
+        members=array(member, make=ConsumerRoster),
+    )
+
+
 _GROUPS: RowFormat[ConsumerGroupRecord] = RowFormat(
     "group",
     {
-        CONSUMER_VALUE_VERSION: RowLayout(
-            ConsumerGroupRecord,
-            saved_ms=I64,
-            epoch=I32,
-            assignment_epoch=I32,
-            assignor=TEXT32,
-            topics=_TOPICS,
-            members=array(_MEMBER, make=ConsumerRoster),
-        )
+        VERSION_WITHOUT_PRINCIPALS: _group_layout(RowLayout(ConsumerMember, **_MEMBER)),
+        CONSUMER_VALUE_VERSION: _group_layout(
+            RowLayout(ConsumerMember, **_MEMBER, principal=_PRINCIPAL)
+        ),
     },
     given=("group_id",),
 )
@@ -134,7 +148,7 @@ _GROUPS: RowFormat[ConsumerGroupRecord] = RowFormat(
 
 def is_consumer_group_row(value: bytes) -> bool:
     """Whether a group's row is one of these."""
-    return value[:1] == bytes([CONSUMER_VALUE_VERSION])
+    return bool(value) and value[0] in _GROUPS.versions
 
 
 def encode_consumer_group(record: ConsumerGroupRecord) -> bytes:

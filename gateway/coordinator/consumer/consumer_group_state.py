@@ -45,6 +45,7 @@ from kledger.gateway.coordinator.group_config import ConsumerTimes, GroupConfig
 from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.regex import InvalidRegex, compile_regex
 from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.security.principal import Principal
 
 SESSION_KIND: Final = "session"
 REBALANCE_KIND: Final = "rebalance"
@@ -440,21 +441,25 @@ class ConsumerGroup:
     # Target assignment: computed when members, subscriptions or topics have changed, never else.
 
     def _update_target_assignment(self, catalog: TopicCatalog) -> None:
-        """Check whether topics appeared, vanished or grew; assign if anything has changed."""
+        """Check whether topics or rights have changed; assign if anything has."""
         record = self.record
         is_assigned = record.epoch == record.assignment_epoch
-        if is_assigned and self.sessions.has_checked(record.topics, catalog.epoch):
+        if is_assigned and self.sessions.has_checked(record.topics, catalog):
             return
         subscriptions = SubscribedTopics(catalog)
         topics = subscriptions.of_all(record.members)
-        if topics != record.topics:
+        has_changed = topics != record.topics
+        # Other rules may move a topic from one member to another, so that all stay the same.
+        if not self.sessions.has_rights(record.topics, catalog):
+            has_changed |= any(member.topic_regex for member in record.members)
+        if has_changed:
             self.record = replace(record, topics=topics)
             # A member that joined or left has bumped the epoch already.
             if is_assigned:
                 self.bump_epoch()
         if self.record.epoch > self.record.assignment_epoch:
             self._assign(subscriptions)
-        self.sessions.checked(self.record.topics, catalog.epoch)
+        self.sessions.checked(self.record.topics, catalog)
 
     def _assign(self, subscriptions: "SubscribedTopics") -> None:
         wanted = {
@@ -537,14 +542,15 @@ class SubscribedTopics:
 
     Names are looked up as they are; a topic that does not exist is left out. Regular expressions
     match whole names and are RE2's, which take linear time; each is matched once, however many
-    members use it.
+    members use it, and gives each member the topics that its client may describe.
     """
 
-    __slots__ = ("_catalog", "_matches")
+    __slots__ = ("_catalog", "_matches", "_visible")
 
     def __init__(self, catalog: TopicCatalog) -> None:
         self._catalog = catalog
         self._matches: dict[str, tuple[TopicMetadata, ...]] = {}
+        self._visible: dict[tuple[str, Principal, str], tuple[TopicMetadata, ...]] = {}
 
     def of(self, member: ConsumerMember) -> dict[str, TopicMetadata]:
         """Return the topics that a member subscribes to, by name."""
@@ -556,8 +562,7 @@ class SubscribedTopics:
         }
         if member.topic_regex:
             found.update(
-                (topic_metadata.name, topic_metadata)
-                for topic_metadata in self._matching(member.topic_regex)
+                (topic_metadata.name, topic_metadata) for topic_metadata in self._visible_to(member)
             )
         return found
 
@@ -567,6 +572,17 @@ class SubscribedTopics:
         for member in members:
             found.update(self.of(member))
         return found
+
+    def _visible_to(self, member: ConsumerMember) -> tuple[TopicMetadata, ...]:
+        key = member.topic_regex, member.principal, member.client_host
+        if key not in self._visible:
+            host = member.client_host.removeprefix("/")
+            self._visible[key] = tuple(
+                topic_metadata
+                for topic_metadata in self._matching(member.topic_regex)
+                if self._catalog.may_describe(member.principal, host, topic_metadata.name)
+            )
+        return self._visible[key]
 
     def _matching(self, text: str) -> tuple[TopicMetadata, ...]:
         if text not in self._matches:
@@ -596,16 +612,28 @@ class MemberSessions:
         """Of members that revoke: the epoch in which they do, and their rebalance timeout."""
         self._durable = ConsumerRoster()
         """The members that have a session."""
-        self._checked: tuple[dict[str, TopicMetadata], int] | None = None
+        self._checked: tuple[dict[str, TopicMetadata], int, int] | None = None
+        """The topics, and the epoch and rights of the catalog that they were found in."""
 
-    def has_checked(self, topics: dict[str, TopicMetadata], catalog_epoch: int) -> bool:
-        """Whether these very topics were found to be those of that epoch of the catalog."""
+    def has_checked(self, topics: dict[str, TopicMetadata], catalog: TopicCatalog) -> bool:
+        """Whether these very topics were found in the catalog as it is now."""
         checked = self._checked
-        return checked is not None and checked[0] is topics and checked[1] == catalog_epoch
+        return (
+            checked is not None
+            and checked[0] is topics
+            and checked[1:] == (catalog.epoch, catalog.rights_version)
+        )
 
-    def checked(self, topics: dict[str, TopicMetadata], catalog_epoch: int) -> None:
-        """Remember that these topics are those of that epoch."""
-        self._checked = topics, catalog_epoch
+    def has_rights(self, topics: dict[str, TopicMetadata], catalog: TopicCatalog) -> bool:
+        """Whether these very topics were found under the rules in force, or there are none."""
+        checked = self._checked
+        if checked is None or checked[0] is not topics:
+            return catalog.rights_version == 0
+        return checked[2] == catalog.rights_version
+
+    def checked(self, topics: dict[str, TopicMetadata], catalog: TopicCatalog) -> None:
+        """Remember that these topics are those of the catalog as it is now."""
+        self._checked = topics, catalog.epoch, catalog.rights_version
 
     def renew(
         self, member: ConsumerMember, transition: Transition, session_timeout_ms: int

@@ -19,6 +19,7 @@ from kledger.gateway.coordinator.consumer_messages import (
     TopicIdPartition,
 )
 from kledger.gateway.coordinator.group_messages import Protocols
+from kledger.security.principal import ANONYMOUS, Principal
 
 NO_PARTITIONS: Partitions = frozenset()
 
@@ -51,6 +52,7 @@ class ConsumerMember:
     """One member.
 
     Attributes:
+        principal: in whose name its last heartbeat came; ANONYMOUS in rows of older programs.
         epoch: the epoch that its heartbeats must carry; -2 while a static member is away.
         previous_epoch: the epoch that they carry if the last answer was lost.
         topic_regex: empty if there is none.
@@ -66,6 +68,7 @@ class ConsumerMember:
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
+    principal: Principal = ANONYMOUS
     topic_names: tuple[str, ...] = ()
     topic_regex: str = ""
     server_assignor: str | None = None
@@ -84,7 +87,13 @@ class ConsumerMember:
 
     def has_same_subscription(self, other: "ConsumerMember") -> bool:
         """Whether both subscribe to the same topics; another assignor alone changes nothing."""
-        return self.topic_names == other.topic_names and self.topic_regex == other.topic_regex
+        return self._subscription == other._subscription
+
+    @property
+    def _subscription(self) -> tuple[object, ...]:
+        """The names, and the expression with the client that sees what it matches."""
+        matched = (self.topic_regex, self.principal, self.client_host) if self.topic_regex else None
+        return self.topic_names, matched
 
 
 def updated(member: ConsumerMember, command: HeartbeatCommand) -> ConsumerMember:
@@ -94,6 +103,7 @@ def updated(member: ConsumerMember, command: HeartbeatCommand) -> ConsumerMember
         member,
         client_id=command.client_id,
         client_host=command.client_host,
+        principal=command.principal,
         rack_id=member.rack_id if command.rack_id is None else command.rack_id,
         rebalance_timeout_ms=(
             member.rebalance_timeout_ms

@@ -27,6 +27,7 @@ from kledger.gateway.coordinator.effects import Effect
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import JoinResult, RequestingMember
 from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.security.principal import ANONYMOUS, Principal
 from tests.gateway.coordinator.state_words import StateWorld
 
 SESSION_MS = 45_000
@@ -39,6 +40,9 @@ class CatalogOfTest:
 
     def __init__(self, **topics: int) -> None:
         self.epoch = 1
+        self.rights_version = 0
+        self.hidden: set[tuple[str, str]] = set()
+        """Names of principals, and of the topics that they may not describe."""
         self._facts: dict[str, TopicMetadata] = {}
         self._made = 0
         for name, count in topics.items():
@@ -56,6 +60,15 @@ class CatalogOfTest:
         """Delete a topic."""
         self.epoch += 1
         del self._facts[name]
+
+    def hide(self, *hidden: tuple[str, str]) -> None:
+        """Let the rules be that principals may not describe topics."""
+        self.rights_version += 1
+        self.hidden = set(hidden)
+
+    def may_describe(self, principal: Principal, host: str, name: str) -> bool:
+        assert "10.0.0.1" == host
+        return (principal.name, name) not in self.hidden
 
     def find(self, name: str) -> TopicMetadata | None:
         return self._facts.get(name)
@@ -218,6 +231,7 @@ class Client:
                 self.epoch,
                 owned=self.owned,
                 instance_id=self.joining.get("instance_id"),
+                principal=self.joining.get("principal", ANONYMOUS),
             )
         result = self.world.ask(asked)
         self.receive(result)

@@ -25,6 +25,7 @@ from kledger.gateway.coordinator.consumer.consumer_member_state import (
 )
 from kledger.gateway.coordinator.consumer_messages import TopicIdPartition, TopicMetadata
 from kledger.ledger import UnreadableRow
+from kledger.security.principal import Principal
 from tests.gateway.coordinator.consumer.test_consumer_member_state import MEMBER, parts
 
 texts = st.text(max_size=10)
@@ -40,6 +41,7 @@ members = st.builds(
     client_id=texts,
     client_host=texts,
     rebalance_timeout_ms=numbers,
+    principal=st.builds(Principal, texts, texts),
     topic_names=st.lists(texts, max_size=3).map(tuple),
     topic_regex=texts,
     server_assignor=st.none() | texts,
@@ -96,13 +98,18 @@ def test_rows_of_classic_groups_are_distinguished_by_version() -> None:
     )
     row = encode_classic_group(classic) + bytes(20)
     assert not is_consumer_group_row(row)
-    with pytest.raises(UnreadableRow, match="group row 'g': expected version 2, got 1"):
+    with pytest.raises(UnreadableRow, match="group row 'g': expected version 2 or 3, got 1"):
         decode_consumer_group("g", row)
 
 
 def test_layout_does_not_change_by_accident() -> None:
     member = replace(
-        MEMBER, topic_names=("t",), topic_regex="x", revoking=parts("2"), state=MemberState.REVOKING
+        MEMBER,
+        principal=Principal("ann"),
+        topic_names=("t",),
+        topic_regex="x",
+        revoking=parts("2"),
+        state=MemberState.REVOKING,
     )
     record = ConsumerGroupRecord(
         group_id="g",
@@ -115,7 +122,7 @@ def test_layout_does_not_change_by_accident() -> None:
     )
     topic = "00000001" + "00" * 15 + "01"
     expected = (
-        "02" + "0000000000000009" + "00000007" + "00000006"
+        "03" + "0000000000000009" + "00000007" + "00000006"
         + "00000007" + b"uniform".hex()
         + "00000001" + "00000001" + b"t".hex() + "00" * 15 + "01" + "00000006"
         + "00000001" + "00000001" + b"m".hex() + "ffffffff" + "ffffffff"
@@ -125,5 +132,6 @@ def test_layout_does_not_change_by_accident() -> None:
         + topic + "00000002" + "00000000" + "00000001"
         + topic + "00000001" + "00000002"
         + topic + "00000002" + "00000000" + "00000001"
+        + "00000003" + b"ann".hex() + "00000004" + b"User".hex()
     )  # fmt: skip
     assert expected == encode_consumer_group(record).hex()
