@@ -127,7 +127,7 @@ class ListenerLogins:
         """Return what checks the headers of one listener."""
         return AuthorizationHeader(
             listener,
-            passwords=PasswordLogins(services.users, self._given_users),
+            passwords=PasswordLogins(services.users, self._given_users, services.delegation_tokens),
             bearer=self._bearer,
             limits=logins,
             clock=services.clock,

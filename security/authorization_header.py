@@ -1,6 +1,6 @@
 """AuthorizationHeader: logins by the header `Authorization`, of HTTP requests and gRPC calls.
 
-    Authorization: Basic BASE64(user:password)          RFC 7617
+    Authorization: Basic BASE64(user:password)          RFC 7617, also a delegation token
     Authorization: Bearer TOKEN                         RFC 6750, an access token as in OAUTHBEARER
 
 Rule: a header that was accepted is remembered for a minute, by its hash, and no longer than its
@@ -148,7 +148,8 @@ class AuthorizationHeader:
         match scheme.lower():
             case "basic":
                 user, password = _user_and_password(credentials.strip())
-                return "Basic", await self._settled(None, self._passwords.begin(user, password))
+                step = self._passwords.begin(user, password, self._clock.now_ms())
+                return "Basic", await self._settled(None, step)
             case "bearer" if self._bearer is not None:
                 mechanism = self._bearer(self._clock.now_ms())
                 message = initial_response(credentials.strip())

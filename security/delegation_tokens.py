@@ -179,6 +179,17 @@ class DelegationTokens:
         found = self._table.get(token_id)
         return None if found is None or found.token.is_expired(now_ms) else found
 
+    def with_password(self, token_id: str, password: str, now_ms: int) -> DelegationToken | None:
+        """Return the token that a client proves to have by its password, `scram_password`.
+
+        None: there is no such token, it has expired, or the password is another one.
+        """
+        found = self.find(token_id, now_ms)
+        if found is None:
+            return None
+        expected = scram_password(self._config.hmac_of(token_id))
+        return found.token if compare_digest(expected.encode(), password.encode()) else None
+
     async def create(
         self,
         *,

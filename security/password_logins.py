@@ -1,7 +1,8 @@
 """PasswordLogins: logins with user and password outside of SASL, for gRPC and HTTP.
 
-Rule: the users are those of all mechanisms: PLAIN's of the settings, and every stored one. Hashing
-is work for a thread, also for a user that does not exist, so that failures take the same time.
+Rule: the users are those of all mechanisms: PLAIN's of the settings, every stored one, and
+delegation tokens, whose owners they stand for. Hashing is work for a thread, also for a user that
+does not exist, so that failures take the same time.
 Must not know: how a client sends its password, messages.
 """
 
@@ -20,6 +21,7 @@ from kledger.security.credentials import (
     ScramMechanism,
     is_password_of,
 )
+from kledger.security.delegation_tokens import DelegationTokens
 from kledger.security.principal import Principal
 from kledger.security.sasl.mechanism import Authenticated, AuthenticationFailed, NeedWork, Step
 from kledger.security.users import Users
@@ -31,18 +33,22 @@ _PREFERRED: Final = (PLAIN, ScramMechanism.SHA_512.sasl_name, ScramMechanism.SHA
 class PasswordLogins:
     """The users of one server."""
 
-    def __init__(self, users: Users, given_users: Mapping[str, str]) -> None:
+    def __init__(
+        self, users: Users, given_users: Mapping[str, str], tokens: DelegationTokens
+    ) -> None:
         """Prepare.
 
         Args:
             users: the stored ones.
             given_users: passwords by user, of the settings.
+            tokens: the stored ones; the user is the token's id, the password its HMAC in Base64.
         """
         self._users = users
         self._given_users = given_users
+        self._tokens = tokens
 
-    def begin(self, user: str, password: str) -> Step:
-        """Decide on a password.
+    def begin(self, user: str, password: str, now_ms: int) -> Step:
+        """Decide on a password; `now_ms` since 1970 decides whether a token has expired.
 
         Raises:
             AuthenticationFailed: it is wrong, or there is no such user.
@@ -52,6 +58,11 @@ class PasswordLogins:
         given = self._given_users.get(user)
         if given is not None and hmac.compare_digest(given.encode(), password.encode()):
             return Authenticated(principal=Principal(user))
+        token = self._tokens.with_password(user, password, now_ms)
+        if token is not None:
+            return Authenticated(
+                principal=token.owner, expires_at_ms=token.expiry_ms, is_token=True
+            )
         mechanism, credential, is_user = self._credential(user)
         return NeedWork(
             partial(is_password_of, mechanism, credential, password),

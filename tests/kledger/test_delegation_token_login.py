@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+import kledger
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
 from kledger.gateway.wire.messages.k17_sasl_handshake import SaslHandshakeRequest
 from kledger.gateway.wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
@@ -14,6 +15,7 @@ from kledger.gateway.wire.messages.k41_describe_delegation_token import (
     DescribeDelegationTokenRequest,
 )
 from kledger.ledger.testing import ManualClock
+from kledger.security.authorizer import STANDARD_AUTHORIZER
 from kledger.security.credentials import ScramMechanism
 from kledger.security.delegation_token_state import scram_password
 from kledger.setting_values import split_address
@@ -81,6 +83,24 @@ async def test_a_token_logs_in_as_its_owner_until_it_ends(mechanism: ScramMechan
         assert 0 == (await ann.ask(removal, 2)).error_code
         async with handshaken(server, mechanism.sasl_name) as client:
             assert FAILED == (await scram(client, holder))[0]
+
+
+async def test_a_token_logs_native_clients_in_as_its_owner() -> None:
+    rules = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ann"}
+    async with (
+        Server(settings=SETTINGS | rules, native="127.0.0.1:0") as server,
+        handshaken(server, "PLAIN") as ann,
+    ):
+        plain = SaslAuthenticateRequest(auth_bytes=b"\0ann\0ann-pw")
+        assert 0 == (await ann.ask(plain, 2)).error_code
+        made = await ann.ask(CreateDelegationTokenRequest(max_lifetime_ms=600_000), 3)
+        url, password = f"kledger://{server.native_address}", scram_password(made.hmac)
+        async with kledger.connect(url, username=made.token_id, password=password) as client:
+            await client.create_topic("orders", partitions=1)
+        for user, wrong in ((made.token_id, "ann-pw"), ("ann", password)):
+            with pytest.raises(kledger.NotAllowed):
+                async with kledger.connect(url, username=user, password=wrong):
+                    pass
 
 
 async def test_tokens_that_have_expired_are_removed_at_the_interval() -> None:

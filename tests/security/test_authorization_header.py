@@ -18,12 +18,13 @@ from kledger.security.authorization_header import (
     AuthorizationHeader,
 )
 from kledger.security.credentials import ScramMechanism, make_credential
+from kledger.security.delegation_token_state import DelegationTokenConfig
+from kledger.security.delegation_tokens import open_users
 from kledger.security.json_web_token import ClaimRules
 from kledger.security.key_set import parse_key_set
 from kledger.security.password_logins import PasswordLogins
 from kledger.security.sasl.mechanism import AuthenticationFailed
 from kledger.security.sasl.oauth_bearer_state import OAuthBearerState
-from kledger.security.users import Users
 from tests.gateway.running import until
 from tests.security.login_words import RecordedLogins
 from tests.security.token_words import (
@@ -52,12 +53,14 @@ async def opened(
     limits: RecordedLogins, clock: ManualClock, *, has_tokens: bool = True
 ) -> AsyncIterator[AuthorizationHeader]:
     async with LedgerStore.open(None, engine=FaultyEngine(None), clock=clock) as store:
-        users = Users(store, SeededEntropy(1))
+        users, tokens = open_users(
+            store, DelegationTokenConfig(), clock=clock, entropy=SeededEntropy(1)
+        )
         credential = make_credential(SHA_256, "pw:1", b"s", 4096)
         await users.alter({("ann", SHA_256.sasl_name): credential}.items())
         yield AuthorizationHeader(
             "native",
-            passwords=PasswordLogins(users, {}),
+            passwords=PasswordLogins(users, {}, tokens),
             bearer=(lambda now_ms: OAuthBearerState(KEYS, RULES, now_ms)) if has_tokens else None,
             limits=limits,
             clock=clock,
