@@ -1,12 +1,15 @@
 """kledger security init: two commands give a server with TLS, logins and access rules."""
 
 import stat
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+import kledger.sync
 from kledger.cli import run
+from kledger.cli.command_config import read_command_config
 from kledger.process import ServerProcess
 from kledger.security.jaas import parse_jaas
 
@@ -47,6 +50,39 @@ def test_the_first_user_connects_with_the_files_that_are_made(tmp_path: Path) ->
         assert 'principal="User:admin"' in server.log_text()
         password = parse_jaas(properties["sasl.jaas.config"]).options["password"]
         assert password not in server.log_text()
+
+
+def test_a_topic_is_forwarded_between_two_servers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each server has users and an authority of its own."""
+    with ExitStack() as stack:
+        servers = []
+        for name in ("source", "target"):
+            assert 0 == init(tmp_path / name)
+            security = tmp_path / name / "security"
+            server = ServerProcess(
+                *("--data", str(tmp_path / name), "--config", str(security / "kledger.toml")),
+                native="127.0.0.1:0",
+            )
+            stack.enter_context(server)
+            servers.append((server.native_address, security / "client.properties"))
+        (source, of_source), (target, of_target) = servers
+        here = ("--native", source, "--command-config", str(of_source))
+        there = ("--native", target, "--command-config", str(of_target))
+        for at in (here, there):
+            assert 0 == run(["topic", "create", "orders", *at])
+        options = read_command_config(of_source).options()
+        with kledger.sync.connect(f"kledger+tls://{source}", **options) as client:
+            client.create_producer("orders").send(b"one")
+        forward = ["topic", "forward", "orders", "orders", *here, "--to", target]
+        until = "--until-caught-up"
+        assert 0 == run([*forward, "--to-command-config", str(of_target), until])
+        assert "topic orders: forwarded to orders, batches: 1" in capsys.readouterr().out
+        of_stranger = tmp_path / "stranger.properties"
+        of_stranger.write_text(of_target.read_text().replace('username="admin"', 'username="ann"'))
+        assert 1 == run([*forward, "--to-command-config", str(of_stranger), until])
+        assert "Invalid username or password" in capsys.readouterr().err
 
 
 def test_everything_belongs_to_the_user_alone(tmp_path: Path) -> None:
