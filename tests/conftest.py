@@ -1,4 +1,7 @@
-"""What holds for every test: settings of hypothesis, none of the machine, no contained fault."""
+"""What holds for every test: settings of hypothesis, none of the machine, no contained fault.
+
+No test may log a secret, either.
+"""
 
 import logging
 import os
@@ -8,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.contained import LOGGER, Contained
+from tests.shown_secrets import ShownSecrets
 
 # On a loaded machine an example may take long without being wrong.
 settings.register_profile(
@@ -43,6 +47,17 @@ def _contained_faults() -> Iterator[Contained]:
     logger.removeHandler(found)
     if found.messages and not found.is_expected:
         pytest.fail(f"contained: {found.messages[0]}: {found.errors[0]!r}")
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_is_logged() -> Iterator[ShownSecrets]:
+    """Fail a test in which a password or a key went into the log."""
+    found = ShownSecrets()
+    root = logging.getLogger()
+    root.addHandler(found)
+    yield found
+    root.removeHandler(found)
+    assert not found.lines, "a secret was logged"
 
 
 @pytest.fixture

@@ -166,6 +166,22 @@ async def test_lies_in_counts_before_a_login_close() -> None:
                 assert await client.is_closed_by_server()
 
 
+async def test_lies_in_tags_before_a_login_close() -> None:
+    """Tagged fields of a header, and of ApiVersions 3: a count and a size that are not there."""
+    in_header = (b"\xff\xff\xff\xff\x0f", b"\x01\x05\xff\xff\xff\xff\x07x")
+    in_body = tuple(b"\0\2a\2b" + each for each in in_header)
+    async with listening_gateway("SASL_PLAINTEXT") as listening:
+        for rest in (*in_header, *in_body):
+            async with listening.client() as client:
+                client.send_frame(b"\0\x12\0\3\0\0\0\1\0\0" + rest)
+                assert await client.is_closed_by_server()
+        async with listening.client() as client:
+            client.send_frame(b"\0\x12\0\3\0\0\0\1\0\0" + b"\1\x63\1x" + b"\2a\2b\0")
+            size = int.from_bytes(await client.reader.readexactly(4), "big")
+            answer = await client.reader.readexactly(size)
+            assert b"\0\0\0\1\0\0" == answer[:6], "an unknown tag is skipped"
+
+
 async def test_a_silent_client_is_closed_after_the_time_for_a_login() -> None:
     async with listening_gateway("SASL_PLAINTEXT") as listening, listening.client() as client:
         await until(lambda: len(listening.server.connections) == 1)
