@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -155,10 +156,7 @@ async def running_brokers(
             given = replace(config or GatewayConfig(group_initial_rebalance_delay_ms=0))
             brokers.append(await exits.enter_async_context(running_gateway(given, worker=worker)))
         for each in brokers:
-            shown = plain_listener(each.services.config)
-            await until(
-                lambda each=each, shown=shown: len(each.services.brokers.all(shown)) == count
-            )
+            await until(partial(each.knows, count))
         yield brokers
 
 

@@ -54,7 +54,11 @@ async def opened(
 ) -> AsyncIterator[AuthorizationHeader]:
     async with LedgerStore.open(None, engine=FaultyEngine(None), clock=clock) as store:
         users, tokens = open_users(
-            store, DelegationTokenConfig(), clock=clock, entropy=SeededEntropy(1)
+            store,
+            DelegationTokenConfig(),
+            clock=clock,
+            entropy=SeededEntropy(1),
+            pool=store.compute_pool,
         )
         credential = make_credential(SHA_256, "pw:1", b"s", 4096)
         await users.alter({("ann", SHA_256.sasl_name): credential}.items())
