@@ -14,12 +14,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compat_tests.servers.process import ServerFailed, ServerProcess
+from compat_tests.servers.secrets import secrets_in, shown_secrets
 
 _READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+)((?:,\S+)?) native=(\S+) ")
 
 
 class KledgerServer(ServerProcess):
-    """`kledger serve` on a folder, with a durability and settings."""
+    """`kledger serve` on a folder, with a durability and settings.
+
+    When its context is left, its log must not show a secret.
+
+    Attributes:
+        secrets: what the server learns beside the secrets of its settings.
+    """
 
     name = "kledger"
 
@@ -41,8 +48,18 @@ class KledgerServer(ServerProcess):
         self.settings = dict(settings or {})
         self.workers = workers
         self.native_address = f"{self.host}:0" if is_native else ""
+        self.secrets: set[str] = set()
         self.more_addresses: list[str] = []
         """Of its listeners but the first, in the order of the setting."""
+
+    def __exit__(self, *exception: object) -> None:
+        """Stop, and search the log for secrets; they fail a test that has not failed already."""
+        super().__exit__(*exception)
+        shown = shown_secrets(
+            self.log_file.read_text(errors="replace") if self.log_file.exists() else "",
+            self.secrets | secrets_in(self.settings),
+        )
+        assert exception[0] is not None or not shown, f"secrets in the log: {shown}"
 
     def prepare(self) -> None:
         """Reserve the ports at the first start."""
