@@ -19,7 +19,8 @@ Clients of other people, each at the version that its registry serves and this p
 a kledger that runs as a process. `python -m pytest compat_tests` runs everything and writes this
 page; `-m "not slow"` runs the quick part and rewrites only its rows. The same tests pass against
 Apache Kafka with `--server kafka`, but for those about native clients, which it does not have.
-The programs in Go, JavaScript, Rust and Java are slow tests, and need `go`, `npm`, `cargo`, `mvn`.
+The programs in Go, JavaScript, Rust and Java are slow tests, and need `go`, `npm`, `cargo` with the
+headers of OpenSSL (`libssl-dev`), `mvn`.
 
 """
 

@@ -18,6 +18,7 @@ import kledger.sync
 from compat_tests import peers
 from compat_tests.deadlines import PROGRAM_S, WAIT_S
 from compat_tests.report_plugin import ReportPlugin
+from compat_tests.secured_server import SecuredServer, running_securely
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
 from compat_tests.settings import dotted
 from compat_tests.tool_jvm import ToolJvm, ToolOutput
@@ -100,6 +101,13 @@ def compacting_bootstrap(
 def bootstrap(server: ServerProcess) -> str:
     """The address for the clients."""
     return server.bootstrap
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredServer]:
+    """A kledger whose clients need a login, or a certificate."""
+    with running_securely(tmp_path_factory.mktemp("secured-server"), SETTINGS) as running:
+        yield running
 
 
 @pytest.fixture

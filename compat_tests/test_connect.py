@@ -7,9 +7,10 @@ a distributed one keeps that, the configurations and the status in compacted top
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from urllib.request import Request, urlopen
 
 import pytest
@@ -18,6 +19,7 @@ from compat_tests import programs
 from compat_tests.compacted_topics import COMPACTED, read_partition
 from compat_tests.conftest import create_topic
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds, wait_until
+from compat_tests.secured_server import SecuredServer, of_listeners
 from compat_tests.servers.ports import ReservedPort
 from compat_tests.settings import dotted
 from compat_tests.test_confluent_kafka import consuming, receive
@@ -26,19 +28,31 @@ pytestmark = [pytest.mark.peer("kafka-connect"), pytest.mark.slow]
 
 STORES = ("config", "offset", "status")
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @contextmanager
-def connect(bootstrap: str, topic: str, folder: Path) -> Iterator[None]:
-    """A worker with a source that reads `folder`/from and a sink that writes `folder`/to."""
+def connect(
+    bootstrap: str, topic: str, folder: Path, client: Mapping[str, str] = NOTHING
+) -> Iterator[None]:
+    """A worker with a source that reads `folder`/from and a sink that writes `folder`/to.
+
+    Args:
+        bootstrap: the address of the server.
+        topic: between the source and the sink.
+        folder: of all files.
+        client: further settings of each client that the worker has.
+    """
     with ReservedPort() as own_port:
-        files = properties_files(bootstrap, topic, folder, own_port.number)
+        files = properties_files(bootstrap, topic, folder, own_port.number, client)
         command = programs.java_command("org.apache.kafka.connect.cli.ConnectStandalone", *files)
         with programs.running(command, folder / "log"):
             yield
 
 
-def properties_files(bootstrap: str, topic: str, folder: Path, own_port: int) -> list[str]:
+def properties_files(
+    bootstrap: str, topic: str, folder: Path, own_port: int, client: Mapping[str, str]
+) -> list[str]:
     """Write what the worker and its connectors read, and give the paths."""
     worker = {
         "bootstrap.servers": bootstrap,
@@ -48,6 +62,8 @@ def properties_files(bootstrap: str, topic: str, folder: Path, own_port: int) ->
         "offset.flush.interval.ms": "500",
         "listeners": f"http://127.0.0.1:{own_port}",
     }
+    for prefix in ("", "producer.", "consumer."):
+        worker |= {f"{prefix}{key}": value for key, value in client.items()}
     source = {
         "name": f"{topic}-source",
         "connector.class": "FileStreamSource",
@@ -100,6 +116,22 @@ def test_lines_pass_from_file_to_file(
     with consuming(bootstrap, topic, group=group) as consumer:
         received = receive(consumer, len(lines))
     assert [line.encode() for line in lines] == [each.value() for each in received]
+
+
+@of_listeners
+@pytest.mark.feature("standalone: SASL_SSL with SCRAM, and mTLS")
+def test_worker_connects_with_tls(
+    secured: SecuredServer, topic: str, listener: str, tmp_path: Path
+) -> None:
+    sent, sink = "".join(f"line {number}\n" for number in range(20)), tmp_path / "to"
+    (tmp_path / "from").write_text(sent)
+    with connect(secured.addresses[listener], topic, tmp_path, secured.java(listener)):
+        wait_until(
+            lambda: sink.exists() and sink.read_text() == sent,
+            "the lines in the sink's file",
+            within_s=PROGRAM_S,
+        )
+    assert b"line 0" == secured.first_value(topic)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from compat_tests.compacted_topics import TICK, compact, create_compacted, read_
 from compat_tests.conftest import MakeTopic, create_topic
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds, wait_until
 from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
+from compat_tests.secured_server import SecuredServer, of_listeners
 from compat_tests.test_confluent_kafka import consuming, receive, send_all
 from compat_tests.test_crash import crash_server
 from compat_tests.test_two_facades import send_natively
@@ -260,6 +261,33 @@ def copying(
         .option("topic", target)
         .option("checkpointLocation", str(checkpoint))
     )
+
+
+@of_listeners
+@pytest.mark.feature("batch and streaming, read and write: SASL_SSL with SCRAM, and mTLS")
+def test_reads_and_writes_with_tls(
+    spark: SparkSession, secured: SecuredServer, topic: str, listener: str, tmp_path: Path
+) -> None:
+    source, target = f"{topic}-source", f"{topic}-target"
+    for name in (source, target):
+        create_topic(secured.open_address, name, 1, {})
+    address = secured.addresses[listener]
+    client = {f"kafka.{key}": value for key, value in secured.java(listener).items()}
+    everything = client | {"kafka.bootstrap.servers": address}
+    frame = spark.createDataFrame([("a", "one"), ("b", "two")], "key string, value string")
+    writer = frame.coalesce(1).write.format("kafka").options(**everything)
+    writer.option("topic", source).save()
+    stream = (
+        spark.readStream.format("kafka")
+        .options(**everything, subscribe=source, startingOffsets="earliest")
+        .load()
+        .select("key", "value")
+        .writeStream.format("kafka")
+        .options(**everything, topic=target, checkpointLocation=str(tmp_path))
+    )
+    assert stream.trigger(availableNow=True).start().awaitTermination(PROGRAM_S)
+    collected = rows(read(spark, address, target, **client))
+    assert [(b"a", b"one"), (b"b", b"two")] == [(bytes(r.key), bytes(r.value)) for r in collected]
 
 
 @pytest.mark.feature("streaming, {trigger}: follows new records, stopped and resumed")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
+from types import MappingProxyType
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -21,6 +22,7 @@ from compat_tests.compacted_topics import compact, create_compacted, read_partit
 from compat_tests.conftest import MakeTopic, Tool, create_topic
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds, wait_until
 from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, Sample
+from compat_tests.secured_server import SecuredServer, of_listeners
 from compat_tests.test_confluent_kafka import consuming, send_all
 
 pytestmark = [pytest.mark.peer("kafka-streams"), pytest.mark.slow]
@@ -59,13 +61,20 @@ def words_in(sent: list[str]) -> Counter[str]:
 
 @contextmanager
 def word_count(
-    bootstrap: str, application: str, source: str, target: str, folder: Path
+    bootstrap: str,
+    application: str,
+    source: str,
+    target: str,
+    folder: Path,
+    *,
+    client: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Popen[bytes]]:
-    """The program, running; its state is in `folder`."""
+    """The program, running with further settings of its clients; its state is in `folder`."""
     folder.mkdir()
     task = (bootstrap, application, source, target, str(folder / "state"))
-    quick = ("producer.transaction.timeout.ms=6000",)
-    command = programs.java_command("WordCount", *task, *quick)
+    settings = {"producer.transaction.timeout.ms": "6000"} | dict(client)
+    pairs = [f"{key}={value}" for key, value in settings.items()]
+    command = programs.java_command("WordCount", *task, *pairs)
     with programs.running(command, folder / "log") as process:
         yield process
 
@@ -123,6 +132,21 @@ def test_word_count_survives_a_kill(
         history = counts.wait_for(words_in(first + second))
     for word, committed in history.items():
         assert committed == sorted(set(committed)), f"{word} was counted twice"
+
+
+@of_listeners
+@pytest.mark.feature("word count, exactly_once_v2: SASL_SSL with SCRAM, and mTLS")
+def test_word_count_connects_with_tls(
+    secured: SecuredServer, topic: str, group: str, listener: str, tmp_path: Path
+) -> None:
+    bootstrap, source, target = secured.open_address, f"{topic}-lines", f"{topic}-counts"
+    for name in (source, target):
+        create_topic(bootstrap, name, PARTITIONS, {})
+    sent = lines(60)
+    send_lines(bootstrap, source, sent)
+    address, client = secured.addresses[listener], secured.java(listener)
+    with word_count(address, group, source, target, tmp_path / "one", client=client):
+        Counts(bootstrap, target).wait_for(words_in(sent))
 
 
 @pytest.mark.feature("word count: internal topics, then streams-application-reset")

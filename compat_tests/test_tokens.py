@@ -16,6 +16,7 @@ from joserfc.jwk import RSAKey
 from compat_tests import peers
 from compat_tests.conftest import TOOL_JVM, Tool, checked, process_output
 from compat_tests.servers import KledgerServer
+from compat_tests.servers.secrets import shown_secrets
 from compat_tests.test_java_tools import TOOLS
 
 pytestmark = pytest.mark.peer("kafka-java-tools")
@@ -33,6 +34,8 @@ class TokenServer(NamedTuple):
     address: str
     folder: Path
     key: RSAKey
+    secrets: set[str]
+    """What the log must not show beside the secrets of the settings."""
 
     def properties(self, name: str, **lines: str) -> str:
         """Write the properties of a client; return the path of the file."""
@@ -67,7 +70,7 @@ def token_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenServ
         "sasl.oauthbearer.expected.audience": AUDIENCE,
     }
     with server:
-        yield TokenServer(address, folder, key)
+        yield TokenServer(address, folder, key, server.secrets)
 
 
 @pytest.mark.feature("security: delegation tokens are created, used, renewed and expired")
@@ -104,6 +107,7 @@ def test_a_delegation_token_acts_for_its_owner(
         ),
     )
     assert topic in run(TOPICS, holder, "--list").split()
+    token_server.secrets.add(token_hmac)
     refused = run(TOKENS, holder, "--create", *forever, expect=1)
     assert token_hmac not in refused
 
@@ -116,6 +120,22 @@ def test_a_delegation_token_acts_for_its_owner(
     run(TOPICS, holder, "--list", expect=1)
 
 
+@pytest.mark.feature("configs: secrets of a broker are described without their values")
+def test_no_configuration_shows_a_secret(java: Tool, token_server: TokenServer) -> None:
+    admin = token_server.properties(
+        "root",
+        sasl_mechanism="PLAIN",
+        sasl_jaas_config=f'{PLAIN} username="admin" password="admin-secret";',
+    )
+    described = java(
+        "kafka.admin.ConfigCommand",
+        *("--bootstrap-server", token_server.address, "--command-config", admin),
+        *("--describe", "--entity-type", "brokers", "--entity-name", "1", "--all"),
+    )
+    assert "delegation.token.secret.key=null sensitive=true" in described
+    assert not shown_secrets(described, ("of-the-server", "admin-secret", "alice-secret"))
+
+
 @pytest.mark.feature("security: access tokens (OAUTHBEARER)")
 def test_an_access_token_of_the_issuer_logs_in(token_server: TokenServer) -> None:
     def run(audience: str, expect: int) -> str:
@@ -126,6 +146,7 @@ def test_an_access_token_of_the_issuer_logs_in(token_server: TokenServer) -> Non
         token = jws.serialize_compact(
             {"alg": "RS256", "kid": "one"}, json.dumps(claims), token_server.key
         )
+        token_server.secrets.add(token)
         file = token_server.folder / "token.jwt"
         file.write_text(token)
         properties = token_server.properties(

@@ -6,7 +6,11 @@
 //! rdkafka transact BOOTSTRAP TOPIC COUNT
 //! rdkafka copy     BOOTSTRAP TOPIC COUNT GROUP TARGET
 //! ```
+//!
+//! CLIENT_CA, CLIENT_CERTIFICATE (with its key), CLIENT_USER and CLIENT_PASSWORD of the environment
+//! let it connect with TLS, with a certificate and with SCRAM-SHA-512.
 
+use std::env::var;
 use std::error::Error;
 use std::time::Duration;
 
@@ -46,11 +50,29 @@ fn main() -> Outcome<()> {
     }
 }
 
-fn producer(task: &Task, settings: &[(&str, &str)]) -> Outcome<BaseProducer> {
+fn connecting(task: &Task) -> ClientConfig {
     let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", &task.bootstrap);
+    if let Ok(authority) = var("CLIENT_CA") {
+        config.set("security.protocol", "ssl");
+        config.set("ssl.ca.location", authority);
+    }
+    if let Ok(own) = var("CLIENT_CERTIFICATE") {
+        config.set("ssl.certificate.location", &own);
+        config.set("ssl.key.location", own);
+    }
+    if let (Ok(user), Ok(password)) = (var("CLIENT_USER"), var("CLIENT_PASSWORD")) {
+        config.set("security.protocol", "sasl_ssl");
+        config.set("sasl.mechanism", "SCRAM-SHA-512");
+        config.set("sasl.username", user);
+        config.set("sasl.password", password);
+    }
     config
-        .set("bootstrap.servers", &task.bootstrap)
-        .set("enable.idempotence", "true");
+}
+
+fn producer(task: &Task, settings: &[(&str, &str)]) -> Outcome<BaseProducer> {
+    let mut config = connecting(task);
+    config.set("enable.idempotence", "true");
     for (name, value) in settings {
         config.set(*name, *value);
     }
@@ -115,8 +137,7 @@ fn transact(task: &Task) -> Outcome<()> {
 }
 
 fn consumer(task: &Task) -> Outcome<BaseConsumer> {
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", &task.bootstrap)
+    let consumer: BaseConsumer = connecting(task)
         .set("group.id", &task.rest[0])
         .set("session.timeout.ms", "6000")
         .set("auto.offset.reset", "earliest")

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"kledger.test/programs/task"
 )
@@ -25,14 +26,25 @@ func main() {
 
 func produce(ctx context.Context, t task.Task) error {
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(t.Bootstrap),
-		kgo.ProducerBatchCompression(codecs[t.Codec()]),
+		append(connecting(t), kgo.ProducerBatchCompression(codecs[t.Codec()]))...,
 	)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	return client.ProduceSync(ctx, records(t, "value")...).FirstErr()
+}
+
+func connecting(t task.Task) []kgo.Opt {
+	options := []kgo.Opt{kgo.SeedBrokers(t.Bootstrap)}
+	if t.TLS != nil {
+		options = append(options, kgo.DialTLSConfig(t.TLS))
+	}
+	if t.User != "" {
+		login := scram.Auth{User: t.User, Pass: t.Password}
+		options = append(options, kgo.SASL(login.AsSha512Mechanism()))
+	}
+	return options
 }
 
 func records(t task.Task, prefix string) []*kgo.Record {
@@ -74,8 +86,7 @@ func consume(ctx context.Context, t task.Task) error {
 }
 
 func reading(t task.Task) []kgo.Opt {
-	return []kgo.Opt{
-		kgo.SeedBrokers(t.Bootstrap),
+	return append(connecting(t),
 		kgo.ConsumerGroup(t.Group()),
 		kgo.ConsumeTopics(t.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -83,7 +94,7 @@ func reading(t task.Task) []kgo.Opt {
 		kgo.RequireStableFetchOffsets(),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
-	}
+	)
 }
 
 func index(headers []kgo.RecordHeader) string {
@@ -96,7 +107,7 @@ func index(headers []kgo.RecordHeader) string {
 }
 
 func transact(ctx context.Context, t task.Task) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(t.Bootstrap), kgo.TransactionalID(t.Topic))
+	client, err := kgo.NewClient(append(connecting(t), kgo.TransactionalID(t.Topic))...)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 
 	"kledger.test/programs/task"
 )
@@ -26,7 +27,7 @@ func main() {
 	})
 }
 
-func settings() *sarama.Config {
+func settings(t task.Task) *sarama.Config {
 	config := sarama.NewConfig()
 	config.Version = sarama.MaxVersion
 	config.Net.MaxOpenRequests = 1
@@ -36,11 +37,32 @@ func settings() *sarama.Config {
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
+	config.Net.TLS.Enable = t.TLS != nil
+	config.Net.TLS.Config = t.TLS
+	if t.User != "" {
+		config.Net.SASL.Enable = true
+		config.Net.SASL.Mechanism = sarama.SASLTypeSCRAMSHA512
+		config.Net.SASL.User = t.User
+		config.Net.SASL.Password = t.Password
+		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &login{} }
+	}
 	return config
 }
 
+// login is SCRAM's client, which sarama does not bring.
+type login struct{ *scram.ClientConversation }
+
+func (l *login) Begin(user, password, authorizationID string) error {
+	client, err := scram.SHA512.NewClient(user, password, authorizationID)
+	if err != nil {
+		return err
+	}
+	l.ClientConversation = client.NewConversation()
+	return nil
+}
+
 func produce(_ context.Context, t task.Task) error {
-	config := settings()
+	config := settings(t)
 	config.Producer.Compression = codecs[t.Codec()]
 	producer, err := sarama.NewSyncProducer([]string{t.Bootstrap}, config)
 	if err != nil {
@@ -119,7 +141,7 @@ func read(
 	t task.Task,
 	take func(sarama.ConsumerGroupSession, *sarama.ConsumerMessage) error,
 ) error {
-	group, err := sarama.NewConsumerGroup([]string{t.Bootstrap}, t.Group(), settings())
+	group, err := sarama.NewConsumerGroup([]string{t.Bootstrap}, t.Group(), settings(t))
 	if err != nil {
 		return err
 	}
@@ -157,7 +179,7 @@ func index(headers []*sarama.RecordHeader) string {
 }
 
 func transactional(t task.Task, id string) (sarama.SyncProducer, error) {
-	config := settings()
+	config := settings(t)
 	config.Producer.Transaction.ID = id
 	return sarama.NewSyncProducer([]string{t.Bootstrap}, config)
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"kledger.test/programs/task"
 )
@@ -22,12 +24,25 @@ func main() {
 	task.Main(map[string]task.Run{"produce": produce, "consume": consume})
 }
 
+// login is nil for a listener without logins.
+func login(t task.Task) (sasl.Mechanism, error) {
+	if t.User == "" {
+		return nil, nil
+	}
+	return scram.Mechanism(scram.SHA512, t.User, t.Password)
+}
+
 func produce(ctx context.Context, t task.Task) error {
+	mechanism, err := login(t)
+	if err != nil {
+		return err
+	}
 	writer := &kafka.Writer{
 		Addr:         kafka.TCP(t.Bootstrap),
 		Topic:        t.Topic,
 		RequiredAcks: kafka.RequireAll,
 		Compression:  codecs[t.Codec()],
+		Transport:    &kafka.Transport{TLS: t.TLS, SASL: mechanism},
 	}
 	var messages []kafka.Message
 	for _, one := range t.Records("value") {
@@ -41,7 +56,14 @@ func produce(ctx context.Context, t task.Task) error {
 }
 
 func consume(ctx context.Context, t task.Task) (err error) {
+	mechanism, err := login(t)
+	if err != nil {
+		return err
+	}
 	reader := kafka.NewReader(kafka.ReaderConfig{
+		Dialer: &kafka.Dialer{
+			Timeout: kafka.DefaultDialer.Timeout, TLS: t.TLS, SASLMechanism: mechanism,
+		},
 		Brokers:        []string{t.Bootstrap},
 		Topic:          t.Topic,
 		GroupID:        t.Group(),

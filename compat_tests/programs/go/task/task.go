@@ -4,11 +4,16 @@
 //	PROGRAM consume  BOOTSTRAP TOPIC COUNT GROUP
 //	PROGRAM transact BOOTSTRAP TOPIC COUNT
 //	PROGRAM copy     BOOTSTRAP TOPIC COUNT GROUP TARGET
+//
+// CLIENT_CA, CLIENT_CERTIFICATE (with its key), CLIENT_USER and CLIENT_PASSWORD of the environment
+// let it connect with TLS, with a certificate and with SCRAM-SHA-512.
 package task
 
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,11 +24,15 @@ import (
 
 const deadline = 60 * time.Second
 
-// Task is one command line.
+// Task is one command line, and how to connect.
 type Task struct {
 	Bootstrap, Topic string
 	Count            int
-	rest             []string
+	// TLS is nil for a listener without it.
+	TLS *tls.Config
+	// User is empty for a listener without logins.
+	User, Password string
+	rest           []string
 }
 
 // Record is what every client sends and receives.
@@ -50,12 +59,44 @@ func run(runs map[string]Run) error {
 	if err != nil {
 		return err
 	}
+	encryption, err := encryption(os.Getenv("CLIENT_CA"), os.Getenv("CLIENT_CERTIFICATE"))
+	if err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	one := Task{Bootstrap: os.Args[2], Topic: os.Args[3], Count: count, rest: os.Args[5:]}
-	return runs[os.Args[1]](ctx, one)
+	return runs[os.Args[1]](ctx, Task{
+		Bootstrap: os.Args[2],
+		Topic:     os.Args[3],
+		Count:     count,
+		TLS:       encryption,
+		User:      os.Getenv("CLIENT_USER"),
+		Password:  os.Getenv("CLIENT_PASSWORD"),
+		rest:      os.Args[5:],
+	})
+}
+
+// encryption makes the settings of TLS from the names of files; none without an authority.
+func encryption(authority, certificate string) (*tls.Config, error) {
+	if authority == "" {
+		return nil, nil
+	}
+	trusted, err := os.ReadFile(authority)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(trusted)
+	if certificate != "" {
+		own, err := tls.LoadX509KeyPair(certificate, certificate)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	return config, nil
 }
 
 // Codec names the compression of what is produced.
