@@ -26,6 +26,7 @@ from kledger.gateway.services import Services, log_dir_of
 from kledger.gateway.telemetry.client_telemetry import ClientTelemetry
 from kledger.ledger import LedgerStore, TableStore
 from kledger.runtime.clock import Clock
+from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.entropy import Entropy
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
@@ -103,13 +104,8 @@ def open_services(
         delegation_tokens=tokens,
         broker_settings=broker_settings,
         client_metrics=client_metrics,
-        telemetry=ClientTelemetry(
-            client_metrics,
-            config=config,
-            clock=clock,
-            timers=timers,
-            entropy=entropy,
-            compute_pool=pool,
+        telemetry=_open_telemetry(
+            client_metrics, config, pool, clock, timers=timers, entropy=entropy
         ),
         group_settings=group_settings,
         configs=ConfigResources(registry, broker_settings, group_settings, client_metrics),
@@ -130,6 +126,25 @@ def _shared(
 ) -> tuple[TableStore, Brokers]:
     """Return what brokers share, and the brokers; a server that is alone has its own store."""
     return (store, OneBroker(config)) if cluster is None else (cluster.tables, cluster.brokers)
+
+
+def _open_telemetry(
+    subscriptions: ClientMetricsSubscriptions,
+    config: GatewayConfig,
+    compute_pool: ComputePool,
+    clock: Clock,
+    *,
+    timers: Timers,
+    entropy: Entropy,
+) -> ClientTelemetry:
+    return ClientTelemetry(
+        subscriptions,
+        config=config,
+        clock=clock,
+        timers=timers,
+        entropy=entropy,
+        compute_pool=compute_pool,
+    )
 
 
 def _start_transactions(parts: TransactionDependencies) -> TransactionCoordinator:

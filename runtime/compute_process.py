@@ -25,7 +25,7 @@ from kledger.runtime.compute_worker import (
     HEAD,
     SHARED_BYTES,
     Kind,
-    Message,
+    WorkerMessage,
     make_shared_memory,
     receive,
     split_buffers,
@@ -427,7 +427,7 @@ class _Process:
             os.close(memory)
         self._socket.sendall(content)
 
-    def _results(self, answer: Message, count: int) -> list[Any]:
+    def _results(self, answer: WorkerMessage, count: int) -> list[Any]:
         results: list[Any] = []
         parts: list[Any] = []
         buffers: Iterator[memoryview] = iter(())

@@ -69,7 +69,7 @@ class Kind(IntEnum):
     BUFFERS = 8
 
 
-class Message(NamedTuple):
+class WorkerMessage(NamedTuple):
     """A message as it was received.
 
     Attributes:
@@ -82,7 +82,7 @@ class Message(NamedTuple):
     memory: memoryview
 
 
-def receive(connection: socket.socket) -> Message | None:
+def receive(connection: socket.socket) -> WorkerMessage | None:
     """Return the next message; None when the other side has ended."""
     head, descriptors, _, _ = socket.recv_fds(connection, HEAD.size, 1, socket.MSG_CMSG_CLOEXEC)
     try:
@@ -93,7 +93,7 @@ def receive(connection: socket.socket) -> Message | None:
         content = _receive_exactly(connection, size)
         if content is None:
             return None
-        return Message(Kind(kind), content, _mapped(descriptors))
+        return WorkerMessage(Kind(kind), content, _mapped(descriptors))
     finally:
         for each in descriptors:
             os.close(each)
@@ -196,7 +196,7 @@ class _Worker:
             self._send(Kind.ERROR, error)
         return True
 
-    def _call(self, message: Message) -> None:
+    def _call(self, message: WorkerMessage) -> None:
         found = pickle.loads(message.content)  # noqa: S301 - from our own parent
         data = message.memory or self._shared
         match message.kind:
