@@ -237,7 +237,7 @@ class Login:
         response = SaslAuthenticateResponse(
             error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error)
         )
-        self._fail(slot, header, response, str(error))
+        self._fail(slot, header, response, str(error.__cause__ or error))
 
     def _fail(
         self,

@@ -16,10 +16,19 @@ T = TypeVar("T")
 
 
 class AuthenticationFailed(Exception):
-    """The client is not who it claims to be; the message is for the client and the audit line.
+    """The client is not who it claims to be; the message is for the client.
 
-    It is the same for an unknown user and a wrong password.
+    It is the same for an unknown user and a wrong password. The cause, if there is one, says why in
+    the log, and quotes nothing of the token.
     """
+
+
+def invalid_credentials(mechanism: str) -> AuthenticationFailed:
+    """Return the failure that Kafka answers to a message that is no login, or proves nothing."""
+    return AuthenticationFailed(
+        "Authentication failed during authentication due to invalid credentials with SASL "
+        f"mechanism {mechanism}"
+    )
 
 
 class MalformedToken(Exception):

@@ -5,7 +5,8 @@
     client  ^A                                                       then the login has failed
 
 Rule: pure. Signatures are verified in a thread. A client hears that its token was refused, and the
-cause of the exception says why. Extensions are checked for their form and not used.
+cause of the exception says why. A message of another form is a failure like any other, as with
+Apache Kafka. Extensions are checked for their form and not used.
 Must not know: connections, clocks, where keys come from.
 """
 
@@ -32,6 +33,7 @@ from kledger.security.sasl.mechanism import (
     MalformedToken,
     NeedWork,
     Step,
+    invalid_credentials,
 )
 
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -83,7 +85,7 @@ class OAuthBearerState:
         """Decide on the token of the client, or on the byte with which it ends a failed login."""
         if self._refusal is not None:
             if token != END_OF_FAILURE:
-                raise MalformedToken(f"{OAUTHBEARER}: expected the end of the failed login")
+                raise _unreadable("expected the end of the failed login")
             raise AuthenticationFailed(REFUSAL) from self._refusal
         authorization_id, access_token = _parsed(token)
         try:
@@ -134,6 +136,12 @@ def initial_response(access_token: str) -> bytes:
     return b"n,,\x01auth=Bearer " + access_token.encode() + b"\x01\x01"
 
 
+def _unreadable(reason: str) -> AuthenticationFailed:
+    failure = invalid_credentials(OAUTHBEARER)
+    failure.__cause__ = MalformedToken(f"{OAUTHBEARER}: {reason}")
+    return failure
+
+
 def _payload_or_error(
     key: TokenKey, access_token: str, algorithm: str
 ) -> bytes | InvalidAccessToken:
@@ -147,21 +155,18 @@ def _parsed(token: bytes) -> tuple[str, str]:
     """Return the authorization id and the access token."""
     if len(token) > MESSAGE_BYTES_MAX:
         raise MalformedToken(f"{OAUTHBEARER}: {len(token)} bytes, most are {MESSAGE_BYTES_MAX}")
-    try:
-        text = token.decode()
-    except UnicodeDecodeError:
-        raise MalformedToken(f"{OAUTHBEARER}: expected UTF-8") from None
-    message = _FIRST.fullmatch(text)
+    # What is not UTF-8 becomes a character that no message has.
+    message = _FIRST.fullmatch(token.decode(errors="replace"))
     if message is None:
-        raise MalformedToken(f"{OAUTHBEARER}: the message has another form")
+        raise _unreadable("the message has another form")
     pairs = [each.partition("=") for each in message["pairs"][:-1].split("\x01")]
     if len(pairs) > EXTENSIONS_MAX:
-        raise MalformedToken(f"{OAUTHBEARER}: {len(pairs)} extensions, most are {EXTENSIONS_MAX}")
+        raise _unreadable(f"{len(pairs)} extensions, most are {EXTENSIONS_MAX}")
     values = {name: value for name, _, value in pairs}
     if len(values) < len(pairs):
-        raise MalformedToken(f"{OAUTHBEARER}: an extension stands twice")
+        raise _unreadable("an extension stands twice")
     scheme, _, access_token = values.get("auth", "").partition(" ")
     if scheme.lower() != "bearer" or not access_token.strip():
-        raise MalformedToken(f"{OAUTHBEARER}: expected a token of the scheme Bearer")
+        raise _unreadable("expected a token of the scheme Bearer")
     authorization_id = (message["authorization_id"] or "").replace("=2C", ",").replace("=3D", "=")
     return authorization_id, access_token.strip()

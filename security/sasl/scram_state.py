@@ -29,6 +29,7 @@ from kledger.security.sasl.mechanism import (
     Challenge,
     MalformedToken,
     Step,
+    invalid_credentials,
 )
 from kledger.security.sasl.plain_state import OTHER_AUTHORIZATION_ID
 
@@ -149,10 +150,7 @@ class ScramState:
         )
 
     def _failed(self) -> AuthenticationFailed:
-        return AuthenticationFailed(
-            "Authentication failed during authentication due to invalid credentials with SASL "
-            f"mechanism {self._name}"
-        )
+        return invalid_credentials(self._name)
 
     def _is_proof(self, credential: ScramCredential, proof: bytes, signed: bytes) -> bool:
         signature = self._mechanism.keyed_hash(credential.stored_key, signed)
