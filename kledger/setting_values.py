@@ -49,7 +49,7 @@ def convert(name: str, kind: Any, value: object) -> Any:
     if get_origin(kind) is Literal:
         if value in get_args(kind):
             return value
-        raise expected(name, " or ".join(get_args(kind)), value)
+        raise expected(name, " or ".join(each or "nothing" for each in get_args(kind)), value)
     if get_origin(kind) is tuple:
         return _words(name, value)
     if issubclass(kind, dict):

@@ -116,9 +116,11 @@ class TlsSettings:
             setting = "ssl.truststore.location"
             text = read_text(setting, self.truststore_location)
         certificates = certificates_in(text)
-        if not certificates and (self.client_auth != CLIENT_AUTH[0] or text):
+        if text and not certificates:
+            raise TlsMistake(f"{setting}: expected certificates in PEM")
+        if not certificates and self.client_auth != CLIENT_AUTH[0]:
             raise TlsMistake(
-                f"{setting}: expected certificates in PEM, as ssl.client.auth is {self.client_auth}"
+                f"ssl.truststore.location: ssl.client.auth={self.client_auth} needs certificates"
             )
         return certificates
 

@@ -61,6 +61,7 @@ def test_convert_gives_the_type_of_the_field(kind: Any, value: object, converted
         (tuple[str, ...], [1], "a.b: expected a list of texts, got [1]"),
         (tuple[str, ...], 1, "a.b: expected a list of texts, got 1"),
         (Mode, "never", "a.b: expected fsync or os, got 'never'"),
+        (Literal["", "x"], "y", "a.b: expected nothing or x, got 'y'"),
     ],
 )
 def test_convert_error_names_setting_expected_and_got(

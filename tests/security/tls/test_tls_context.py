@@ -114,7 +114,15 @@ def test_an_encrypted_key_needs_its_password() -> None:
                 "keystore_certificate_chain": SERVER.certificate,
                 "client_auth": "required",
             },
-            "ssl.truststore.certificates: expected certificates in PEM, as ssl.client.auth is req",
+            "ssl.truststore.location: ssl.client.auth=required needs certificates",
+        ),
+        (
+            {
+                "keystore_key": SERVER.key,
+                "keystore_certificate_chain": SERVER.certificate,
+                "truststore_certificates": SERVER.key,
+            },
+            "ssl.truststore.certificates: expected certificates in PEM",
         ),
         (
             {
