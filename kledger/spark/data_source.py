@@ -57,12 +57,8 @@ class KledgerDataSource(DataSource):
         return "kledger"
 
     def schema(self) -> str:
-        """Return the columns; refuses wrong options when a frame is loaded."""
+        """Return the columns; refuses wrong options when a frame is loaded, but for `storage.…`."""
         options = read_options(self.options)
-        if options.tier is not None:
-            from kledger.spark.tier_store import check_location
-
-            check_location(options.tier)
         return source_schema(with_headers=options.with_headers)
 
     def reader(self, schema: StructType) -> "BatchReader":

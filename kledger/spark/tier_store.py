@@ -25,7 +25,7 @@ class TierFailed(RuntimeError):
     """An object cannot be read; the message has its name."""
 
 
-def check_location(location: TierLocation) -> StoreOptions:
+def _checked_location(location: TierLocation) -> StoreOptions:
     """Check URL and options, without a request.
 
     Raises:
@@ -57,7 +57,7 @@ class TierStore:
         import obstore
         import obstore.store
 
-        checked = check_location(location)
+        checked = _checked_location(location)
         self._obstore: Any = obstore
         self.url = location.url
         # Its stubs have an overload for each kind of store; the names were checked.

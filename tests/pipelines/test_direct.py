@@ -131,4 +131,4 @@ def test_what_is_not_there_is_named(spark: SparkSession, tiered: KledgerServer) 
         reader.options(**options(tiered, "nope")).load().count()
     wrong = options(tiered) | {"path": "s3://bucket/x", "storage.regoin": "x"}
     with pytest.raises(AnalysisException, match="regoin unknown for s3://"):
-        reader.options(**wrong).load()
+        reader.options(**wrong).load().count()
