@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import http.client
 import subprocess
-import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
 from compat_tests import programs
-from compat_tests.deadlines import PROGRAM_S, WAIT_S
+from compat_tests.deadlines import PROGRAM_S, WAIT_S, wait_until
 from compat_tests.servers.ports import ReservedPort
 from compat_tests.servers.process import ServerFailed, die_with_parent
 
@@ -90,12 +89,20 @@ class S3Server(ABC):
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no lock
                 start_new_session=True,
             )
-        deadline = time.monotonic() + PROGRAM_S
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise ServerFailed(f"{self.command()[0]}: {self.log_file.read_text()[-2000:]}")
-            time.sleep(0.05)
+        try:
+            wait_until(self._answers_or_ended, "an answer", within_s=PROGRAM_S)
+        except AssertionError as error:
+            raise self._failed(str(error)) from None
+        if self._process.poll() is not None:
+            raise self._failed("it ended")
+
+    def _failed(self, why: str) -> ServerFailed:
+        self.stop()
+        return ServerFailed(f"{self.command()[0]}: {why}: {self.log_file.read_text()[-2000:]}")
+
+    def _answers_or_ended(self) -> bool:
+        assert self._process is not None, "it was started"
+        return self._process.poll() is not None or self._answers()
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection(self.address, timeout=WAIT_S)
