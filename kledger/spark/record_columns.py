@@ -39,6 +39,21 @@ Int32s: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int32]]
 Int64s: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
+def _record_sizes() -> Int64s:
+    """Return how many bytes a record has with its length, by the first two bytes of that.
+
+    It is 0 where the length has more bytes or is negative.
+    """
+    low, high = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
+    is_long = low > 0x7F
+    twice = np.where(is_long, low & 0x7F | high << 7, low)
+    is_unknown = (is_long & (high > 0x7F)) | (twice & 1 == 1)
+    return np.where(is_unknown, 0, 1 + is_long + (twice >> 1))
+
+
+_RECORD_SIZES: Final = _record_sizes()
+
+
 class RecordColumns(NamedTuple):
     """Columns of equal length, one row for each record.
 
@@ -132,23 +147,31 @@ def _find_records(data: bytes, edges: list[int], counts: list[int]) -> tuple[Int
 
 
 def _find_side_by_side(data: bytes, edges: list[int], counts: list[int]) -> tuple[Int64s, Int64s]:
-    """Find the next record of all batches with each step; longer ones are left at the end."""
-    found = np.frombuffer(data, dtype=np.uint8)
+    """Find the next record of all batches with each step; those with most records are first."""
     order = np.argsort(counts, kind="stable")[::-1]
-    count = np.array(counts)[order]
     position, limit = np.array(edges[:-1])[order], np.array(edges[1:])[order]
-    # Where the first record of each batch is in the result.
-    row = np.concatenate(([0], np.cumsum(counts)))[:-1][order]
-    starts, ends = (np.empty(sum(counts), dtype=np.int64) for _ in range(2))
-    # How many batches have more than so many records; they are the first ones.
-    wide = len(count) - np.searchsorted(count[::-1], np.arange(count[0]), side="right")
+    # Where the first record of each batch is in the result, and how many batches a step has.
+    row = np.cumsum([0, *counts[:-1]])[order]
+    most = np.array(counts)[order]
+    wide = len(most) - np.searchsorted(most[::-1], np.arange(most[0]), side="right")
+    lengths_at = np.empty(sum(counts), dtype=np.int64)
+    pairs = np.ndarray(len(data) - 1, dtype="<u2", buffer=data, strides=(1,))
+    found = np.frombuffer(data, dtype=np.uint8)
     for step, batches in enumerate(wide.tolist()):
-        size, begin = _varints(found, position[:batches], limit[:batches])
-        finish = begin + size
-        if (size < 0).any() or (finish > limit[:batches]).any():
-            raise CorruptBatch(f"record {step} of a batch does not fit into it")
-        starts[row[:batches] + step], ends[row[:batches] + step] = begin, finish
-        position[:batches] = finish
+        here = position[:batches]
+        lengths_at[row[:batches] + step] = here
+        size = _RECORD_SIZES[pairs[here]]
+        if np.count_nonzero(size) < batches:
+            others = np.flatnonzero(size == 0)
+            length, start = _varints(found, here[others], limit[others])
+            size[others] = start - here[others] + np.maximum(length, 0)
+        # One that does not fit is found below; until then it must not lead outside.
+        np.minimum(here + size, limit[:batches], out=here)
+    limit_of_each = np.repeat(edges[1:], counts)
+    length, starts = _varints(found, lengths_at, limit_of_each)
+    ends = starts + length
+    if (length < 0).any() or (ends > limit_of_each).any():
+        raise CorruptBatch("a record does not fit into its batch")
     if (position != limit).any():
         raise CorruptBatch("the records of a batch end before it does")
     return starts, ends
