@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import select
@@ -84,14 +83,12 @@ class KledgerServer(ServerProcess):
 
     def kill(self) -> int:
         """End the process as a crash would, and its workers, which would stop in order."""
-        workers: list[str] = []
         if self.workers and self.is_running():
-            workers = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        status = super().kill()
-        for each in workers:
-            with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGSTOP)  # it would start them again
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+            for each in children.split():
                 os.kill(int(each), signal.SIGKILL)
-        return status
+        return super().kill()
 
     def wait_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
         """Read the line that says which ports it listens on."""

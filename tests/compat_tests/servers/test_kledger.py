@@ -1,6 +1,9 @@
 """The command line under test is the one that a user types."""
 
+import socket
 from pathlib import Path
+
+import pytest
 
 from compat_tests.servers.kledger import KledgerServer
 
@@ -29,3 +32,23 @@ def test_ports_are_reserved_before_the_first_start(tmp_path: Path) -> None:
     assert reserved == (server.bootstrap, server.native_address)
     assert not any(address.endswith(":0") for address in reserved)
     assert set(reserved) <= set(server.command())
+
+
+def test_workers_have_the_ports_behind_those_of_the_listeners(tmp_path: Path) -> None:
+    server = KledgerServer(tmp_path, is_native=True, workers=2)
+    server.prepare()
+    words = server.command()
+    assert "2" == words[words.index("--workers") + 1]
+    for port in (server.port, int(server.native_address.rpartition(":")[2])):
+        for own in (port, port + 1, port + 2):
+            with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+                stranger.bind((server.host, own))
+
+
+def test_workers_die_with_a_killed_server(tmp_path: Path) -> None:
+    """Otherwise they would stop in order, which is no crash."""
+    with KledgerServer(tmp_path, workers=2) as server:
+        server.kill()
+        assert "the parent process has ended" not in server.log_file.read_text()
+        server.start()
+        assert 0 == server.stop()
