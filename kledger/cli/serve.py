@@ -201,8 +201,9 @@ async def _serve(settings: Settings, worker: "WorkerIdentity | None") -> int:
         quick_start.freeze_objects(GC_THRESHOLDS)
         print(server.ready_line(), flush=True)
         code = await ending
-        # A second signal ends the process at once.
-        for number in signals:
+        # A second signal ends the process at once. Not a worker: a service manager may signal all
+        # processes of the service, and the parent does so, too.
+        for number in signals if worker is None else ():
             loop.remove_signal_handler(number)
     finally:
         await server.stop()

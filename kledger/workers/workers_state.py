@@ -15,7 +15,7 @@ FAILED: Final = 1
 MISTAKE: Final = 2
 """Exit codes of `kledger serve`: something is broken; it can be started differently."""
 TERMINATED: Final = -15
-"""The status of a process that SIGTERM has ended before it could handle it."""
+"""The status of a process that SIGTERM has ended: a worker handles it as long as it has a store."""
 
 RESTART_DELAY_MS: Final = 100
 RESTART_DELAY_MAX_MS: Final = 5_000
@@ -123,17 +123,15 @@ class WorkersState:
             index: of the worker.
             status: its exit code, or a negative number of a signal.
         """
-        was_ready = self._phases[index] is WorkerPhase.READY
         if self._is_stopping:
             self._phases[index] = WorkerPhase.ENDED
-            is_orderly = status == 0 or (status == TERMINATED and not was_ready)
-            if not is_orderly and self._code == 0:
+            if status not in (0, TERMINATED) and self._code == 0:
                 self._code = status if status > 0 else FAILED
             return self._leave_if_ended()
         if status == FAILED or (status == MISTAKE and not self._is_announced):
             self._phases[index] = WorkerPhase.ENDED
             return self._end_all(status)
-        if was_ready:
+        if self._phases[index] is WorkerPhase.READY:
             self._phases[index] = WorkerPhase.STARTING
             return [StartWorker(index)]
         self._failed_starts[index] += 1

@@ -88,16 +88,18 @@ async def test_all_are_ready_and_a_signal_ends_all(logged: LoggedLines) -> None:
     ids = parent.processes.process_ids
     assert [0, 1, 2] == sorted(ids)
     assert 1 == logged.count(f"worker 2 is ready: kafka=h:1, process {ids[2]}")
-    # These do not handle the signal: what was ready should have ended in order.
-    assert FAILED == await parent.stop()
+    assert 0 == await parent.stop()
     assert not any(map(is_running, ids.values()))
 
 
-async def test_workers_that_end_in_order_are_no_failure(logged: LoggedLines) -> None:
-    ending = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(0))\n"
-    parent = Parent([command("import os\n" + ending + SERVING)] * 2)
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, FAILED)])
+async def test_exit_code_is_that_of_the_orderly_end(
+    logged: LoggedLines, code: int, expected: int
+) -> None:
+    ending = f"import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: os._exit({code}))\n"
+    parent = Parent([command(ending + SERVING), command(SERVING)])
     await parent.ready.wait()
-    assert 0 == await parent.stop()
+    assert expected == await parent.stop()
     assert 1 == logged.count("stopping: SIGUSR1")
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,16 @@ def test_workers_end_in_order_with_the_parent(tmp_path: Path, number: signal.Sig
             assert 0 == running.wait_ended(), "".join(running.lines)
     finally:
         signal.signal(number, before)
+
+
+def test_signal_to_all_processes_is_one_order_to_stop(tmp_path: Path) -> None:
+    """A service manager sends it to each, and the parent passes its own on."""
+    with RunningWorkers("--data", str(tmp_path)) as running:
+        started = StartedWorkers(running, tmp_path)
+        for process_id in (*started.process_ids, running.process.pid, *started.process_ids):
+            with suppress(ProcessLookupError):  # it may have ended by the first one
+                os.kill(process_id, signal.SIGTERM)
+        assert 0 == running.wait_ended(), "".join(running.lines)
 
 
 def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
