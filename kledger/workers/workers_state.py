@@ -126,7 +126,7 @@ class WorkersState:
         if self._is_stopping:
             self._phases[index] = WorkerPhase.ENDED
             if status not in (0, TERMINATED) and self._code == 0:
-                self._code = status if status > 0 else FAILED
+                self._code = FAILED
             return self._leave_if_ended()
         if status == FAILED or (status == MISTAKE and not self._is_announced):
             self._phases[index] = WorkerPhase.ENDED
