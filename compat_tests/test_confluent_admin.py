@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 from compat_tests.conftest import MakeTopic
 from compat_tests.deadlines import WAIT_S, wait_until
 from compat_tests.records import samples
+from compat_tests.servers import ServerProcess
 from compat_tests.test_confluent_kafka import consuming, receive, send_all
 
 pytestmark = pytest.mark.peer("confluent-kafka")
@@ -97,12 +98,13 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str]:
 
 
 @pytest.mark.feature("admin: describe broker config and cluster")
-def test_admin_describes_the_broker(admin: AdminClient) -> None:
+def test_admin_describes_the_brokers(admin: AdminClient, server: ServerProcess) -> None:
     cluster = admin.describe_cluster().result(WAIT_S)
-    assert len(cluster.nodes) == 1
-    resource = ConfigResource(ResourceType.BROKER, str(cluster.nodes[0].id))
-    described = only(admin.describe_configs([resource]))
-    assert described["auto.create.topics.enable"].value == "true"
+    assert len(cluster.nodes) == len(server.broker_addresses)
+    for node in cluster.nodes:
+        resource = ConfigResource(ResourceType.BROKER, str(node.id))
+        described = only(admin.describe_configs([resource]))
+        assert described["auto.create.topics.enable"].value == "true"
 
 
 @pytest.mark.feature("admin: delete records, list offsets")

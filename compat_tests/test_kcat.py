@@ -8,6 +8,7 @@ import pytest
 
 from compat_tests.conftest import MakeTopic, Tool
 from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, samples
+from compat_tests.servers import ServerProcess
 from compat_tests.test_confluent_kafka import send_all
 
 pytestmark = pytest.mark.peer("kcat")
@@ -45,10 +46,12 @@ def test_json_output_shows_every_part(kcat: Tool, bootstrap: str, make_topic: Ma
 
 
 @pytest.mark.feature("metadata list")
-def test_list_shows_topic_and_broker(kcat: Tool, bootstrap: str, make_topic: MakeTopic) -> None:
+def test_list_shows_topic_and_brokers(
+    kcat: Tool, server: ServerProcess, make_topic: MakeTopic
+) -> None:
     name = make_topic(partitions=3)
     shown = json.loads(kcat("-L", "-J", "-t", name))
-    assert [broker["name"] for broker in shown["brokers"]] == [bootstrap]
+    assert sorted(broker["name"] for broker in shown["brokers"]) == sorted(server.broker_addresses)
     (described,) = shown["topics"]
     assert (described["topic"], len(described["partitions"])) == (name, 3)
 

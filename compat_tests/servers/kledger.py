@@ -60,6 +60,12 @@ class KledgerServer(ServerProcess):
         )
         assert exception[0] is not None or not shown, f"secrets in the log: {shown}"
 
+    @property
+    def broker_addresses(self) -> list[str]:
+        """Those of the workers, if it has some."""
+        own = [f"{self.host}:{self.port + 1 + each}" for each in range(self.workers)]
+        return own or super().broker_addresses
+
     def prepare(self) -> None:
         """Reserve the ports at the first start."""
         super().prepare()

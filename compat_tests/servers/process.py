@@ -61,6 +61,11 @@ class ServerProcess(ABC):
         return f"{self.host}:{self.port}"
 
     @property
+    def broker_addresses(self) -> list[str]:
+        """The addresses that metadata names, by broker id."""
+        return [self.bootstrap]
+
+    @property
     def pid(self) -> int:
         """The id of the running process."""
         assert self._process is not None, f"{self.name} is not started"
