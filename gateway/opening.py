@@ -68,10 +68,12 @@ def open_services(
     """Load groups, offsets, transactions and access rules, and begin to serve them."""
     tables, brokers = _shared(cluster, store, config)
     authorizer = _open_authorizer(tables, config, clock)
+    group_config = GroupConfig.from_gateway(config)
+    group_settings = GroupSettings(tables, config, group_config)  # timers of groups go by them
     groups = GroupCoordinator.open(
         store,
         catalog=RegistryCatalog(registry, authorizer),
-        config=(group_config := GroupConfig.from_gateway(config)),
+        config=group_config,
         clock=clock,
         timers=timers,
         entropy=entropy,
@@ -90,7 +92,6 @@ def open_services(
         coordinated=brokers.coordinated_shards,
     )
     client_metrics = ClientMetricsSubscriptions(tables)
-    group_settings = GroupSettings(tables, config, group_config)
     broker_settings = BrokerSettings(tables, registry, config, log_dir_of(store))
     pool, token = store.compute_pool, _token_config(config)
     users, tokens = open_users(tables, token, clock=clock, entropy=entropy, pool=pool)
