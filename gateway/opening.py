@@ -79,12 +79,13 @@ def open_services(
         entropy=entropy,
         coordinated=brokers.coordinated_shards,
     )
+    markers = TransactionMarkers(registry, groups.offsets)
     transactions = TransactionDependencies(
         store=store,
         offsets=groups.offsets,
         producer_ids=ProducerIds(tables),
-        write_markers=TransactionMarkers(registry).end,
-        write_group_markers=groups.offsets.write_markers,
+        write_markers=markers.end,
+        write_group_markers=markers.end_groups,
         config=config,
         clock=clock,
         timers=timers,

@@ -313,6 +313,10 @@ class GroupedRecordTable(Generic[G, K, R]):
         """Whether the group has a record, or a write of it is under way."""
         return group in self._records or group in self._heads
 
+    def groups_under_way(self) -> Collection[G]:
+        """Return the groups of which a write is under way."""
+        return self._heads.keys()
+
     def groups(self) -> Collection[G]:
         """Return the groups that have a record or of which a write is under way."""
         return self._records.keys() | self._heads.keys()

@@ -123,6 +123,14 @@ class OffsetStore:
         pending = {topic_partition for _, topic_partition in self._pending.heads(group)}
         return pending | self._committed.heads(group).keys()
 
+    def groups_of(self, producer_id: int) -> set[str]:
+        """Return the groups in which a transaction has pending offsets, or will have them."""
+        groups = set(self._index.partitions(producer_id))
+        for group in self._pending.groups_under_way():
+            if any(key[0] == producer_id for key, _ in self._pending.under_way(group)):
+                groups.add(group)
+        return groups
+
     def expired(self, group: str, rule: ExpiryRule, count_max: int) -> list[TopicPartition]:
         """Return partitions with expired offsets, so many at most. Pending offsets never expire."""
         old = expired(self._committed.heads(group), rule)
@@ -158,10 +166,10 @@ class OffsetStore:
         pending_head, committed_head = self._pending.head, self._committed.head
         topic_partitions = self._index.partitions(producer_id)
         for group in groups:
+            keys = {(producer_id, each) for each in topic_partitions.get(group, ())}
+            keys.update(key for key, _ in self._pending.under_way(group) if key[0] == producer_id)
             ended = {
-                key: offset
-                for each in topic_partitions.get(group, ())
-                if (offset := pending_head(group, key := (producer_id, each))) is not None
+                key: offset for key in keys if (offset := pending_head(group, key)) is not None
             }
             holding = {
                 key[1]: offset

@@ -24,6 +24,9 @@ SHARDS_REMEMBERED_MAX: Final = 4_096
 REMEMBERED_KEY_LENGTH_MAX: Final = 256
 """Shards of longer keys are not kept."""
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""In requests between brokers its partitions stand for the shards of the groups, by number."""
+
 CoordinatedShards: TypeAlias = Callable[[int], Collection[int]]
 """Returns which of so many shards a broker coordinates."""
 Includes: TypeAlias = Callable[[str], bool]
@@ -81,6 +84,12 @@ class CoordinatorShards:
             return self._common
         find = _remembered_shard_of if len(key) <= REMEMBERED_KEY_LENGTH_MAX else shard_of
         return self._errors[find(key, self.count)]
+
+    def error_of(self, number: int) -> ErrorCode:
+        """Return why requests for a shard are refused; NONE if it is attached."""
+        if not 0 <= number < self.count:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self._errors[number]
 
     def number_of(self, key: str) -> int:
         """Return the shard of a key."""

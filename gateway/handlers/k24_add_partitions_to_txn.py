@@ -7,16 +7,19 @@ Behaviour:
   be allowed to act for the cluster instead; the router asks for that.
 - Verifying (v4) adds nothing: a partition that does not belong to the open transaction is
   TRANSACTION_ABORTABLE.
+- From v4 on, a partition of `__consumer_offsets` stands for the groups of that shard.
 
 Version notes:
 - v2 knows PRODUCER_FENCED, older versions get INVALID_PRODUCER_EPOCH (KIP-588).
-- v4 carries several transactions, as brokers send them (KIP-890); v5 is what clients of
-  transaction.version 2 may see. Those never send it: Produce 12 adds partitions by itself.
+- v4 carries several transactions, as brokers send them (KIP-890). v5 adds partitions for clients
+  of transaction.version 2. Those never send it: Produce 12 adds partitions by itself.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from kledger.gateway.api_errors import without_fencing
+from kledger.gateway.coordinator.coordinator_shards_state import OFFSETS_TOPIC
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -38,6 +41,9 @@ MAX_VERSION = 5
 
 FENCED_SINCE = 2
 BATCHED_SINCE = 4
+RISING_EPOCHS_SINCE = 5
+TRANSACTIONS_TOGETHER_MAX = 1_000
+"""So many transactions of one request are changed together, and with one sync."""
 
 
 async def handle(
@@ -45,14 +51,17 @@ async def handle(
 ) -> AddPartitionsToTxnResponse:
     """Add partitions, or verify that they were added."""
     if context.version >= BATCHED_SINCE:
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
+        results: list[AddPartitionsToTxnResult] = []
+        for start in range(0, len(request.transactions), TRANSACTIONS_TOGETHER_MAX):
+            some = request.transactions[start : start + TRANSACTIONS_TOGETHER_MAX]
+            found = await asyncio.gather(*(_one(context, one) for one in some))
+            results += [
                 AddPartitionsToTxnResult(
-                    transactional_id=one.transactional_id, topic_results=await _one(context, one)
+                    transactional_id=one.transactional_id, topic_results=topic_results
                 )
-                for one in request.transactions
+                for one, topic_results in zip(some, found, strict=True)
             ]
-        )
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
     one = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -87,7 +96,10 @@ async def _one(
         }
     else:
         added = await transactions.add(
-            asked.transactional_id, producer, partitions=topic_partitions
+            asked.transactional_id,
+            producer,
+            partitions=topic_partitions,
+            is_v2=context.version >= RISING_EPOCHS_SINCE,
         )
         if context.version < FENCED_SINCE:
             added = without_fencing(added)
@@ -106,8 +118,12 @@ def _partition_error(context: RequestContext, topic_partition: TopicPartition) -
         refused := context.refusal(Operation.WRITE, ResourceType.TOPIC, topic_partition.topic)
     ):
         return refused
-    topic = context.services.registry.get(topic_partition.topic)
-    exists = topic is not None and 0 <= topic_partition.partition < topic.partition_count
+    services, count = context.services, 0
+    if topic_partition.topic == OFFSETS_TOPIC and context.version >= BATCHED_SINCE:
+        count = services.groups.shards.count
+    elif topic := services.registry.get(topic_partition.topic):
+        count = topic.partition_count
+    exists = 0 <= topic_partition.partition < count
     return ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -1,8 +1,11 @@
 """WriteTxnMarkers, key 27, versions 1-2.
 
 Behaviour:
-- Brokers send it to each other; here `kafka-transactions --abort` does, to end a transaction that
-  has lost its coordinator. Each partition is answered for itself.
+- The coordinator of a transaction sends it to the brokers that lead its partitions or coordinate
+  its groups, and `kafka-transactions --abort` to end a transaction that has lost its coordinator.
+  Each partition is answered for itself.
+- A partition of `__consumer_offsets` stands for the groups of that shard, in which the pending
+  offsets of the producer are committed or dropped.
 - A marker of an older epoch than the producer's is INVALID_PRODUCER_EPOCH. Ids, epochs and
   versions below zero are refused, each with a code of its own, and not written.
 
@@ -10,8 +13,9 @@ Version notes:
 - v2 says which version of the protocol ended the transaction; a marker is the same in both.
 """
 
-from kledger.gateway.api_errors import error_code_of
-from kledger.gateway.coordinator.transactions.txn_markers import TransactionMarkers
+import asyncio
+
+from kledger.gateway.coordinator.transactions.txn_markers import Refused, TransactionMarkers
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -24,7 +28,6 @@ from kledger.gateway.wire.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kledger.offsets import TopicPartition
-from kledger.topics import TopicsError
 
 KEY = 27
 MIN_VERSION = 1
@@ -32,21 +35,28 @@ MAX_VERSION = 2
 
 UNKNOWN_COORDINATOR = -1
 """Sent by tools that found no coordinator."""
+MARKERS_TOGETHER_MAX = 1_000
+"""Of so many transactions the markers are written together, and with one sync."""
 
 
 async def handle(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Write the markers of one producer after those of another."""
-    markers = TransactionMarkers(context.services.registry)
-    return WriteTxnMarkersResponse(markers=[await _one(markers, one) for one in request.markers])
+    """Write the markers of each transaction."""
+    services = context.services
+    markers = TransactionMarkers(services.registry, services.groups.offsets)
+    results: list[WritableTxnMarkerResult] = []
+    for start in range(0, len(request.markers), MARKERS_TOGETHER_MAX):
+        some = request.markers[start : start + MARKERS_TOGETHER_MAX]
+        results += await asyncio.gather(*(_one(markers, one) for one in some))
+    return WriteTxnMarkersResponse(markers=results)
 
 
 async def _one(markers: TransactionMarkers, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
     mistake = _mistake(asked)
-    refused: dict[TopicPartition, TopicsError] = {}
+    errors: Refused = {}
     if mistake is ErrorCode.NONE:
-        refused = await markers.write(
+        errors = await markers.write(
             {
                 TopicPartition(topic.name, index)
                 for topic in asked.topics
@@ -56,7 +66,6 @@ async def _one(markers: TransactionMarkers, asked: WritableTxnMarker) -> Writabl
             is_commit=asked.transaction_result,
             coordinator_epoch=asked.coordinator_epoch,
         )
-    errors = {topic_partition: error_code_of(error) for topic_partition, error in refused.items()}
     return WritableTxnMarkerResult(
         producer_id=asked.producer_id,
         topics=[

@@ -353,3 +353,18 @@ def _step(
         model.end(producer_id, is_commit=what == "end")
         changes = offsets.end(producer_id, ["g"], is_commit=what == "end")
     return submit_together(changes) if changes else Deferred.resolved(None)
+
+
+async def test_an_end_takes_offsets_that_are_still_being_written() -> None:
+    """They were sent before the end, though the transaction has another coordinator."""
+    async with LedgerStore.open(None, config=SETTINGS) as store:
+        offsets = opened(store)
+        adding = [
+            offsets.add_pending(7, "g", {T0: at(5)}),
+            offsets.add_pending(8, "h", {T0: at(6)}),
+        ]
+        assert {"g"} == offsets.groups_of(7)
+        ending = submit_together(offsets.end(7, ["g"], is_commit=True))
+        assert [None] * 3 == [await each for each in (*adding, ending)]
+        assert (at(5), False) == (offsets.committed("g", T0), offsets.has_pending("g", T0))
+        assert (set(), {"h"}) == (offsets.groups_of(7), offsets.groups_of(8))

@@ -6,13 +6,13 @@ group and its offsets are deleted in one write.
 Must not know: topics beyond their names and ids, API versions.
 """
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 from uuid import UUID
 
 from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
 from kledger.gateway.coordinator.consumer.consumer_protocol_plan import CONSUMER_PROTOCOL
-from kledger.gateway.coordinator.coordinator_shards_state import Includes
+from kledger.gateway.coordinator.coordinator_shards_state import LOADING, OFFSETS_TOPIC, Includes
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.coordinator.groups.group_expiry_plan import expiry_rule, topics_in_use
@@ -52,8 +52,15 @@ class GroupOffsets:
         self._clock = clock
         self._timers = timers
         self._expiry: TimerHandle | None = None
+        self._verifying: dict[int, set[object]] = {}
+        """By producer id, the requests whose transactions are being verified; a marker removes
+        them."""
 
     # Shards.
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """Return what stands for the shard of a group in requests between brokers."""
+        return TopicPartition(OFFSETS_TOPIC, self._table.shards.number_of(group_id))
 
     def load(self, stored: StoredOffsets | None = None) -> None:
         """Replay offsets that were read, None: every stored one; groups with only offsets begin.
@@ -132,6 +139,41 @@ class GroupOffsets:
             return error
         return _answer(await self._offsets.add_pending(producer_id, group_id, offsets))
 
+    async def verify_and_add_pending(
+        self,
+        group_id: str,
+        sender: RequestingMember,
+        producer_id: int,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        verify: Callable[[], Awaitable[ErrorCode]],
+    ) -> ErrorCode:
+        """Store the offsets of an open transaction that another broker coordinates.
+
+        Args:
+            group_id: of the offsets.
+            sender: the member that commits them.
+            producer_id: of the transaction.
+            offsets: by partition.
+            verify: asks the coordinator whether the transaction includes the group.
+
+        Returns:
+            One error for all of them. If a marker of the producer comes while the coordinator is
+            asked, the transaction may have ended since it answered: the client asks again.
+        """
+        request = object()
+        self._verifying.setdefault(producer_id, set()).add(request)
+        try:
+            error = await verify()
+        finally:
+            verifying = self._verifying.get(producer_id, set())
+            is_unmarked = request in verifying
+            verifying.discard(request)
+            if not verifying:
+                self._verifying.pop(producer_id, None)
+        if error is ErrorCode.NONE and not is_unmarked:
+            return LOADING
+        return error or await self.add_pending(group_id, sender, producer_id, offsets)
+
     def end(
         self, producer_id: int, groups: Set[str], *, is_commit: bool
     ) -> tuple[list[RecordChange], frozenset[str]]:
@@ -158,6 +200,25 @@ class GroupOffsets:
         if changes and (error := await submit_together(changes)):
             raise error
         return elsewhere
+
+    async def write_shard_markers(
+        self, producer_id: int, shards: Collection[int], is_commit: bool
+    ) -> dict[int, ErrorCode]:
+        """End a transaction's offsets of all groups of shards, durably; may be repeated.
+
+        Returns:
+            The shards that are not here, with the error of each.
+
+        Raises:
+            LedgerError: nothing was written.
+        """
+        states = self._table.shards
+        refused = {number: error for number in shards if (error := states.error_of(number))}
+        self._verifying.pop(producer_id, None)
+        is_marked = states.including(set(shards) - refused.keys())
+        groups = set(filter(is_marked, self._offsets.groups_of(producer_id)))
+        await self.write_markers(producer_id, groups, is_commit)
+        return refused
 
     def _check_commit(
         self, group_id: str, sender: RequestingMember, *, is_transactional: bool = False

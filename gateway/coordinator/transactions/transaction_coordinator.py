@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kledger.gateway.coordinator.coordinator_shards_state import (
+    OFFSETS_TOPIC,
     CoordinatedShards,
     CoordinatorShards,
     Includes,
@@ -50,7 +51,6 @@ from kledger.ledger.record_table import RecordChange, RecordRows, RecordTable, s
 from kledger.offsets import CommittedOffset, TopicPartition
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.keyed_locks import KeyedLocks
-from kledger.topics import TopicsError
 
 if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
@@ -85,13 +85,13 @@ class DecideStep(Protocol):
 
 WriteMarkers = Callable[
     [Iterable[TopicPartition], ProducerIdAndEpoch, bool],
-    Awaitable[Mapping[TopicPartition, TopicsError]],
+    Awaitable[Mapping[TopicPartition, ErrorCode]],
 ]
 """Ends a producer's transaction in partitions, durably: (partitions, producer, is commit); returns
 those that refused, and why. Raises LedgerError if the outcome is not known of any."""
 
-WriteGroupMarkers = Callable[[int, Set[str], bool], Awaitable[Collection[str]]]
-"""Ends a producer's transaction in the offsets of groups, durably: (producer id, groups, is
+WriteGroupMarkers = Callable[[ProducerIdAndEpoch, Set[str], bool], Awaitable[Collection[str]]]
+"""Ends a producer's transaction in the offsets of groups, durably: (producer, groups, is
 commit); returns the groups whose owner could not be asked. Raises LedgerError likewise."""
 
 
@@ -201,10 +201,17 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: ProducerIdAndEpoch, topic_partition: TopicPartition
     ) -> ErrorCode:
-        """Return NONE if a partition belongs to a producer's open transaction, or what is wrong."""
+        """Return NONE if a partition belongs to a producer's open transaction, or what is wrong.
+
+        A partition of OFFSETS_TOPIC does also if a group of that shard was added.
+        """
         if error := self.shards.error(transactional_id):
             return error
-        return txn_state.verify(self._records.get(transactional_id), producer, topic_partition)
+        record = self._records.get(transactional_id)
+        if record is not None and topic_partition.topic == OFFSETS_TOPIC:
+            shards = map(self._parts.offsets.partition_of, record.groups)
+            record = record._replace(partitions=record.partitions.union(shards))
+        return txn_state.verify(record, producer, topic_partition)
 
     # The steps of a transaction.
 
@@ -406,9 +413,7 @@ class TransactionCoordinator:
             refused = await self._parts.write_markers(record.partitions, producer, is_commit)
             groups: Collection[str] = ()
             if record.groups:
-                groups = await self._parts.write_group_markers(
-                    record.producer_id, record.groups, is_commit
-                )
+                groups = await self._parts.write_group_markers(producer, record.groups, is_commit)
             if refused or groups:
                 unmarked = txn_state.with_unmarked(record, refused, groups)
                 self._records.replay(transactional_id, unmarked)
@@ -423,7 +428,7 @@ class TransactionCoordinator:
     def _markers_rejected(
         self,
         transactional_id: str,
-        refused: Mapping[TopicPartition, TopicsError],
+        refused: Mapping[TopicPartition, ErrorCode],
         groups: Collection[str],
     ) -> None:
         if refused:
@@ -431,7 +436,7 @@ class TransactionCoordinator:
             logger.warning(
                 "markers of transaction %s: refused by %d partitions, such as %s-%d: %s",
                 transactional_id, len(refused), topic_partition.topic, topic_partition.partition,
-                error,
+                error.name,
             )  # fmt: skip
         if groups:
             logger.info("transaction %s waits for %d groups", transactional_id, len(groups))

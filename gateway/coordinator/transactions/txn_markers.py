@@ -1,4 +1,4 @@
-"""Txn markers: the end of a transaction, written into the partitions that it touched.
+"""Txn markers: the end of a transaction, written into the partitions and groups that it touched.
 
 Rule: the markers of all partitions are submitted together and awaited together. An error of one
 partition is returned, and delays no other partition.
@@ -6,36 +6,42 @@ Must not know: transactional ids, what is decided.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Set
 from typing import TYPE_CHECKING, Final
 
+from kledger.gateway.api_errors import error_code_of
+from kledger.gateway.coordinator.coordinator_shards_state import OFFSETS_TOPIC
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.metadata.partition_lookup import open_partitions_by_name
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerError
 from kledger.offsets import TopicPartition
-from kledger.topics import PartitionLog, TopicsError, UnknownPartition, UnknownTopic
-from kledger.topics.errors import InvalidProducerEpoch
+from kledger.topics import PartitionLog, TopicsError
 
 if TYPE_CHECKING:
+    from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
     from kledger.topics import AppendResult, TopicRegistry
 
 COORDINATOR_EPOCH: Final = 0
-"""There is one coordinator, and it never moves."""
-NEEDS_NO_MARKER: Final = (UnknownTopic, UnknownPartition, InvalidProducerEpoch)
-"""The partition was deleted, or a newer epoch has written to it: nothing older is open in it."""
+"""A transactional id has one coordinator, which never moves."""
+
+Refused = dict[TopicPartition, ErrorCode]
+"""Where a marker was not written, and why."""
 
 
 class TransactionMarkers:
-    """Writes markers into the partitions of one server."""
+    """Writes markers into the partitions and the groups of one server."""
 
-    def __init__(self, registry: "TopicRegistry") -> None:
+    def __init__(self, registry: "TopicRegistry", offsets: "GroupOffsets") -> None:
         self._registry = registry
+        self._offsets = offsets
 
     async def end(
         self,
         topic_partitions: Iterable[TopicPartition],
         producer: ProducerIdAndEpoch,
         is_commit: bool,
-    ) -> dict[TopicPartition, TopicsError]:
+    ) -> Refused:
         """End a producer's transaction in partitions, durably.
 
         Returns:
@@ -45,8 +51,32 @@ class TransactionMarkers:
         return {
             topic_partition: error
             for topic_partition, error in refused.items()
-            if not isinstance(error, NEEDS_NO_MARKER)
+            if not self.needs_no_marker(topic_partition, error)
         }
+
+    async def end_groups(
+        self, producer: ProducerIdAndEpoch, groups: Set[str], is_commit: bool
+    ) -> Collection[str]:
+        """End a producer's transaction in the offsets of groups, durably.
+
+        Returns:
+            The groups that are not served here.
+
+        Raises:
+            LedgerError: nothing was written.
+        """
+        return await self._offsets.write_markers(producer.producer_id, groups, is_commit)
+
+    def needs_no_marker(self, topic_partition: TopicPartition, error: ErrorCode) -> bool:
+        """Whether nothing of the transaction can be open in a partition that refused its marker.
+
+        Two cases: the partition was deleted; a newer epoch of the producer has written to it.
+        """
+        if topic_partition.topic == OFFSETS_TOPIC:
+            return False
+        topic = self._registry.get(topic_partition.topic)
+        exists = topic is not None and topic_partition.partition < topic.partition_count
+        return not exists or error is ErrorCode.INVALID_PRODUCER_EPOCH
 
     async def write(
         self,
@@ -55,23 +85,41 @@ class TransactionMarkers:
         *,
         is_commit: bool,
         coordinator_epoch: int = COORDINATOR_EPOCH,
-    ) -> dict[TopicPartition, TopicsError]:
-        """Write a producer's markers into partitions, durably; return where not, and why."""
-        logs = await open_partitions_by_name(self._registry, sorted(topic_partitions))
-        refused: dict[TopicPartition, TopicsError] = {}
+    ) -> Refused:
+        """Write a producer's markers into partitions, durably; return where not, and why.
+
+        Partitions of OFFSETS_TOPIC are shards of groups: the producer's pending offsets end.
+        """
+        all_partitions, refused = set(topic_partitions), Refused()
+        shards = {each for each in all_partitions if each.topic == OFFSETS_TOPIC}
+        logs = await open_partitions_by_name(self._registry, sorted(all_partitions - shards))
         ends = {}
         for topic_partition, log in logs.items():
             if isinstance(log, TopicsError):
-                refused[topic_partition] = log
+                refused[topic_partition] = error_code_of(log)
             else:
                 ends[topic_partition] = self._submit(
                     log, producer, is_commit=is_commit, coordinator_epoch=coordinator_epoch
                 )
+        if shards:
+            refused |= await self._write_shards(shards, producer, is_commit=is_commit)
         results = await asyncio.gather(*ends.values())
         for topic_partition, result in zip(ends, results, strict=True):
             if result.error is not None:
-                refused[topic_partition] = result.error
+                refused[topic_partition] = error_code_of(result.error)
         return refused
+
+    async def _write_shards(
+        self, shards: Iterable[TopicPartition], producer: ProducerIdAndEpoch, *, is_commit: bool
+    ) -> Refused:
+        numbers = {each.partition for each in shards}
+        try:
+            refused = await self._offsets.write_shard_markers(
+                producer.producer_id, numbers, is_commit
+            )
+        except LedgerError as error:
+            refused = dict.fromkeys(numbers, error_code_of(error))
+        return {TopicPartition(OFFSETS_TOPIC, number): error for number, error in refused.items()}
 
     @staticmethod
     def _submit(

@@ -2,21 +2,26 @@
 
 import pytest
 
+from kledger.gateway.coordinator.coordinator_shards_state import OFFSETS_TOPIC, shard_of
+from kledger.gateway.coordinator.shard_counts import COORDINATOR_SHARD_COUNT
 from kledger.gateway.coordinator.transactions.txn_record import TxnState
 from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from kledger.offsets import TopicPartition
 from tests.gateway.running import running_gateway, until
 from tests.gateway.txn_client import TxnClient
 from tests.gateway.wire_client import WireClient
 
 
-async def batched(client: WireClient, *asked: AddPartitionsToTxnTransaction) -> list[list[int]]:
+async def batched(
+    client: WireClient, *asked: AddPartitionsToTxnTransaction, version: int = 4
+) -> list[list[int]]:
     """Return the errors of each transaction asked about."""
     request = AddPartitionsToTxnRequest(transactions=list(asked))
-    response = await client.ask(request, 4)
+    response = await client.ask(request, version)
     assert 0 == response.error_code
     assert [one.transactional_id for one in asked] == [
         one.transactional_id for one in response.results_by_transaction
@@ -29,14 +34,14 @@ async def batched(client: WireClient, *asked: AddPartitionsToTxnTransaction) -> 
 
 
 def of(
-    producer: TxnClient, *partitions: int, verify_only: bool = False
+    producer: TxnClient, *partitions: int, verify_only: bool = False, topic: str = "t"
 ) -> AddPartitionsToTxnTransaction:
     return AddPartitionsToTxnTransaction(
         transactional_id=producer.transactional_id,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
         verify_only=verify_only,
-        topics=[AddPartitionsToTxnTopic(name="t", partitions=list(partitions))],
+        topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
     )
 
 
@@ -105,3 +110,28 @@ async def test_storage_that_fails_adds_nothing() -> None:
         gateway.engine.fail_next("commit")
         assert {0: 15} == await producer.add(0)
         assert 48 == await producer.end(commit=True), "no transaction has begun"
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_groups_are_partitions_of_the_offsets_topic_between_brokers(version: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        producer = TxnClient(client)
+        await producer.init()
+        assert 0 == await producer.add_group("g")
+        here, other = (shard_of(each, COORDINATOR_SHARD_COUNT) for each in "gh")
+
+        async def ask(*shards: int, verify_only: bool) -> list[int]:
+            asked = of(producer, *shards, verify_only=verify_only, topic=OFFSETS_TOPIC)
+            (errors,) = await batched(client, asked, version=version)
+            return errors
+
+        assert [0, 120] == await ask(here, other, verify_only=True)
+        assert [55, 3] == await ask(here, COORDINATOR_SHARD_COUNT, verify_only=False)
+        assert [0] == await ask(other, verify_only=False)
+        assert [0, 0] == await ask(here, other, verify_only=True)
+        record = gateway.services.transactions.record("x")
+        assert record is not None
+        assert {TopicPartition(OFFSETS_TOPIC, other)} == record.partitions
+        assert (version == 5) is record.is_v2
+        assert {other: 3} == await producer.add(other, topic=OFFSETS_TOPIC), "a client's request"
+        assert 0 == await producer.end(commit=True)

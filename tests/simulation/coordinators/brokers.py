@@ -21,12 +21,12 @@ from kledger.gateway.coordinator.transactions.transaction_coordinator import (
     TransactionDependencies,
 )
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
+from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerStore
 from kledger.offsets import TopicPartition
 from kledger.runtime.entropy import SeededEntropy
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
-from kledger.topics import TopicsError
 from tests.gateway.coordinator.consumer_words import CatalogOfTest
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.coordinators.offsets_model import MarkersModel
@@ -193,18 +193,18 @@ class Cluster:
 
     async def _write_markers(
         self, partitions: Iterable[TopicPartition], producer: ProducerIdAndEpoch, is_commit: bool
-    ) -> Mapping[TopicPartition, TopicsError]:
-        refused: dict[TopicPartition, TopicsError] = {}
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        refused: dict[TopicPartition, ErrorCode] = {}
         await self._clock.sleep(self._random.choice((0, 1, 30, 400)))
         for each in sorted(partitions):
             if self._faults.is_on and self._random.random() < REFUSES_MARKER:
-                refused[each] = TopicsError("injected")
+                refused[each] = ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 self._markers.take((producer.producer_id, producer.epoch), is_commit)
         return refused
 
     async def _write_group_markers(
-        self, producer_id: int, groups: Set[str], is_commit: bool
+        self, producer: ProducerIdAndEpoch, groups: Set[str], is_commit: bool
     ) -> Collection[str]:
         """Ask the owner of each group, as a broker would ask its peers."""
         elsewhere = set()
@@ -215,6 +215,6 @@ class Cluster:
                 elsewhere.add(group)
             else:
                 elsewhere |= await broker.groups.offsets.write_markers(
-                    producer_id, {group}, is_commit
+                    producer.producer_id, {group}, is_commit
                 )
         return elsewhere

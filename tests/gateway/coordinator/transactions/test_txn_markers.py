@@ -2,11 +2,10 @@
 
 from kledger.gateway.coordinator.transactions.txn_markers import TransactionMarkers
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
+from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.offsets import TopicPartition
-from kledger.topics import TopicsError, UnknownPartition, UnknownTopic
-from kledger.topics.errors import InvalidProducerEpoch, TopicStorageFailed
-from tests.gateway.running import running_gateway
+from tests.gateway.running import RunningGateway, running_gateway
 from tests.gateway.txn_client import TxnClient, settled
 
 ME = ProducerIdAndEpoch(7, 1)
@@ -22,7 +21,7 @@ async def test_partitions_that_are_gone_are_left_out() -> None:
             TopicPartition("t", 9),
             TopicPartition("t", 0),
         ]
-        assert {} == await TransactionMarkers(gateway.services.registry).end(places, ME, False)
+        assert {} == await markers_of(gateway).end(places, ME, False)
         logs = [await topic.open_partition(index) for index in range(2)]
         assert [1, 1] == [log.high_watermark for log in logs]
 
@@ -47,10 +46,10 @@ async def test_where_a_newer_epoch_has_written_nothing_is_open() -> None:
 async def test_storage_error_is_reported() -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic()
-        markers = TransactionMarkers(gateway.services.registry)
+        markers = markers_of(gateway)
         gateway.engine.fail_next("commit", StorageWriteFailed("full"))
         refused = await markers.end([HERE], ME, True)
-        assert {HERE: TopicStorageFailed} == kinds(refused)
+        assert {HERE: ErrorCode.KAFKA_STORAGE_ERROR} == refused
         assert {} == await markers.end([HERE], ME, True)
 
 
@@ -59,9 +58,9 @@ async def test_a_partition_that_cannot_be_opened_holds_up_no_other() -> None:
         topic = await gateway.services.registry.create("t", partitions=3)
         logs = [await topic.open_partition(index) for index in (0, 2)]
         gateway.engine.fail_next("commit")
-        markers = TransactionMarkers(gateway.services.registry)
+        markers = markers_of(gateway)
         refused = await markers.end([TopicPartition("t", index) for index in range(3)], ME, True)
-        assert {TopicPartition("t", 1): TopicStorageFailed} == kinds(refused)
+        assert {TopicPartition("t", 1): ErrorCode.KAFKA_STORAGE_ERROR} == refused
         assert [1, 1] == [log.high_watermark for log in logs]
 
 
@@ -69,7 +68,7 @@ async def test_partitions_are_opened_and_marked_together() -> None:
     async with running_gateway() as gateway:
         await gateway.services.registry.create("t", partitions=5)
         before = gateway.engine.calls["commit"]
-        markers = TransactionMarkers(gateway.services.registry)
+        markers = markers_of(gateway)
         assert {} == await markers.end([TopicPartition("t", index) for index in range(5)], ME, True)
         assert 2 == gateway.engine.calls["commit"] - before
 
@@ -77,16 +76,16 @@ async def test_partitions_are_opened_and_marked_together() -> None:
 async def test_markers_of_a_tool_are_answered_one_by_one() -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic()
-        markers = TransactionMarkers(gateway.services.registry)
+        markers = markers_of(gateway)
         assert {} == await markers.write([HERE], ME, is_commit=True)
         older = await markers.write([HERE], ProducerIdAndEpoch(7, 0), is_commit=True)
-        assert {HERE: InvalidProducerEpoch} == kinds(older)
-        gone = {
-            TopicPartition("t", 3): UnknownPartition,
-            TopicPartition("missing", 0): UnknownTopic,
-        }
-        assert gone == kinds(await markers.write(gone, ME, is_commit=True))
+        assert {HERE: ErrorCode.INVALID_PRODUCER_EPOCH} == older
+        gone = dict.fromkeys(
+            (TopicPartition("t", 3), TopicPartition("missing", 0)),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+        assert gone == await markers.write(gone, ME, is_commit=True)
 
 
-def kinds(refused: dict[TopicPartition, TopicsError]) -> dict[TopicPartition, type[TopicsError]]:
-    return {topic_partition: type(error) for topic_partition, error in refused.items()}
+def markers_of(gateway: RunningGateway) -> TransactionMarkers:
+    return TransactionMarkers(gateway.services.registry, gateway.services.groups.offsets)
