@@ -4,7 +4,7 @@ Rule: the coordinators load their stored state here, and run their timers from h
 Must not know: listeners, settings beyond the gateway's, processes.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kledger.gateway.brokers import Brokers, OneBroker
 from kledger.gateway.config import GatewayConfig
@@ -26,38 +26,26 @@ from kledger.gateway.services import Services, log_dir_of
 from kledger.gateway.telemetry.client_telemetry import ClientTelemetry
 from kledger.ledger import LedgerStore, TableStore
 from kledger.runtime.clock import Clock
-from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.entropy import Entropy
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.security.authorizer import STANDARD_AUTHORIZER, Authorizer, parse_super_users
 from kledger.security.delegation_token_state import DelegationTokenConfig
-from kledger.security.delegation_tokens import open_users
+from kledger.security.delegation_tokens import DelegationTokens, open_users
+from kledger.security.users import Users
 from kledger.topics import TopicRegistry
-from kledger.topics.registry import TopicCluster
 
 if TYPE_CHECKING:
-    from kledger.gateway.cluster_brokers import ClusterBrokers
-
-
-class Cluster(NamedTuple):
-    """What a broker shares with others, and what it knows of them."""
-
-    topics: TopicCluster
-    brokers: "ClusterBrokers"
-
-    @property
-    def tables(self) -> TableStore:
-        """The tables that brokers share."""
-        return self.topics.tables
+    from kledger.gateway.cluster import Cluster
+    from kledger.gateway.peers.cluster_markers import ClusterMarkers
 
 
 def open_services(
     store: LedgerStore,
     registry: TopicRegistry,
     *,
-    cluster: Cluster | None = None,
+    cluster: "Cluster | None" = None,
     config: GatewayConfig,
     clock: Clock,
     timers: Timers,
@@ -79,8 +67,8 @@ def open_services(
         entropy=entropy,
         coordinated=brokers.coordinated_shards,
     )
-    markers = TransactionMarkers(registry, groups.offsets)
-    transactions = TransactionDependencies(
+    markers = _markers(cluster, registry, groups)
+    parts = TransactionDependencies(
         store=store,
         offsets=groups.offsets,
         producer_ids=ProducerIds(tables),
@@ -92,25 +80,31 @@ def open_services(
         supervisor=supervisor,
         coordinated=brokers.coordinated_shards,
     )
-    client_metrics = ClientMetricsSubscriptions(tables)
+    transactions = _start_transactions(parts)
+    subscriptions = ClientMetricsSubscriptions(tables)
+    telemetry = ClientTelemetry(
+        subscriptions,
+        store.compute_pool,
+        config=config,
+        clock=clock,
+        timers=timers,
+        entropy=entropy,
+    )
     broker_settings = BrokerSettings(tables, registry, config, log_dir_of(store))
-    pool, token = store.compute_pool, _token_config(config)
-    users, tokens = open_users(tables, token, clock=clock, entropy=entropy, pool=pool)
+    users, tokens = _open_users(tables, store, config, clock, entropy)
     return Services(
         registry=registry,
         groups=groups,
-        producer_ids=transactions.producer_ids,
-        transactions=_start_transactions(transactions),
+        producer_ids=parts.producer_ids,
+        transactions=transactions,
         quotas=ClientQuotas(tables, clock, config),
         users=users,
         delegation_tokens=tokens,
         broker_settings=broker_settings,
-        client_metrics=client_metrics,
-        telemetry=_open_telemetry(
-            client_metrics, config, pool, clock, timers=timers, entropy=entropy
-        ),
+        client_metrics=subscriptions,
+        telemetry=telemetry,
         group_settings=group_settings,
-        configs=ConfigResources(registry, broker_settings, group_settings, client_metrics),
+        configs=ConfigResources(registry, broker_settings, group_settings, subscriptions),
         config=config,
         clock=clock,
         timers=timers,
@@ -120,33 +114,22 @@ def open_services(
         entropy=entropy,
         metrics=metrics or Metrics(),
         brokers=brokers,
+        remote_transactions=None if cluster is None else cluster.remote_transactions(transactions),
     )
 
 
 def _shared(
-    cluster: Cluster | None, store: LedgerStore, config: GatewayConfig
+    cluster: "Cluster | None", store: LedgerStore, config: GatewayConfig
 ) -> tuple[TableStore, Brokers]:
     """Return what brokers share, and the brokers; a server that is alone has its own store."""
     return (store, OneBroker(config)) if cluster is None else (cluster.tables, cluster.brokers)
 
 
-def _open_telemetry(
-    subscriptions: ClientMetricsSubscriptions,
-    config: GatewayConfig,
-    compute_pool: ComputePool,
-    clock: Clock,
-    *,
-    timers: Timers,
-    entropy: Entropy,
-) -> ClientTelemetry:
-    return ClientTelemetry(
-        subscriptions,
-        config=config,
-        clock=clock,
-        timers=timers,
-        entropy=entropy,
-        compute_pool=compute_pool,
-    )
+def _markers(
+    cluster: "Cluster | None", registry: TopicRegistry, groups: GroupCoordinator
+) -> "TransactionMarkers | ClusterMarkers":
+    local = TransactionMarkers(registry, groups.offsets)
+    return local if cluster is None else cluster.markers(local, registry, groups.offsets)
 
 
 def _start_transactions(parts: TransactionDependencies) -> TransactionCoordinator:
@@ -170,6 +153,13 @@ def _open_authorizer(tables: TableStore, config: GatewayConfig, clock: Clock) ->
         super_users=parse_super_users(config.super_users),
         allows_without_rules=config.allow_everyone_if_no_acl_found,
     )
+
+
+def _open_users(
+    tables: TableStore, store: LedgerStore, config: GatewayConfig, clock: Clock, entropy: Entropy
+) -> tuple[Users, DelegationTokens]:
+    token_config = _token_config(config)
+    return open_users(tables, token_config, clock=clock, entropy=entropy, pool=store.compute_pool)
 
 
 def _token_config(config: GatewayConfig) -> DelegationTokenConfig:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kledger.gateway.coordinator.transactions.transaction_coordinator import (
         TransactionCoordinator,
     )
+    from kledger.gateway.peers.remote_transactions import RemoteTransactions
     from kledger.gateway.quotas.client_quotas import ClientQuotas
     from kledger.gateway.telemetry.client_telemetry import ClientTelemetry
     from kledger.ledger import LedgerStore, TableStore
@@ -44,6 +45,7 @@ class Services:
 
     Attributes:
         brokers: those that clients are shown.
+        remote_transactions: those that other brokers coordinate; None: there is no other broker.
         authorizer: decides what clients may do; None: every client may do everything.
         audit: logs what clients were refused, and what they changed.
     """
@@ -66,6 +68,7 @@ class Services:
     supervisor: "Supervisor"
     store: "LedgerStore"
     brokers: "Brokers"
+    remote_transactions: "RemoteTransactions | None" = None
     authorizer: "Authorizer | None" = None
     audit: AuditLog = field(init=False)
     entropy: Entropy = field(default_factory=SystemEntropy)
@@ -89,6 +92,8 @@ class Services:
         """Answer the clients that wait for a coordinator, and stop its timers. Idempotent."""
         self.transactions.close()
         self.groups.close()
+        if self.remote_transactions is not None:
+            self.remote_transactions.close()
 
 
 def log_dir_of(store: "LedgerStore") -> str:

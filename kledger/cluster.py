@@ -5,16 +5,22 @@ shared tables are in the folder above those of their stores.
 Must not know: processes, listeners.
 """
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kledger.gateway.cluster import Cluster
 from kledger.gateway.cluster_brokers import BrokerRecord, ClusterBrokers
-from kledger.gateway.opening import Cluster
+from kledger.gateway.peers.peer_link import connect_to
+from kledger.gateway.peers.peer_socket import bind_peer_socket
+from kledger.gateway.peers.peers import Peers
 from kledger.gateway.request_context import plain_listener
 from kledger.ledger.shared_tables import SharedTables
+from kledger.runtime.timers import Timers
 from kledger.topics.placement import Placement
 from kledger.topics.registry import TopicCluster
+from kledger.workers.worker_plan import worker_folder
 
 if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
@@ -33,13 +39,28 @@ class WorkerCluster:
         tables: of the cluster.
     """
 
-    def __init__(self, tables: SharedTables, worker: "WorkerIdentity", node_id: int) -> None:
+    def __init__(
+        self,
+        tables: SharedTables,
+        worker: "WorkerIdentity",
+        node_id: int,
+        *,
+        clock: "Clock",
+        supervisor: "Supervisor",
+    ) -> None:
         first = node_id - worker.index
         self.tables = tables
+        self._folder = Path(worker_folder(worker.folder, worker.index))
         placement = Placement(node_id, range(first, first + worker.count))
         self.cluster = Cluster(
             TopicCluster(tables, placement),
             ClusterBrokers(tables, node_id, range(first, first + worker.made_with)),
+            Peers(
+                lambda broker_id: connect_to(Path(worker_folder(worker.folder, broker_id - first))),
+                clock=clock,
+                timers=Timers(clock, supervisor),
+                supervisor=supervisor,
+            ),
         )
 
     @classmethod
@@ -61,10 +82,14 @@ class WorkerCluster:
             Path(worker.folder), containment=containment, clock=clock, supervisor=supervisor
         )
         try:
-            return cls(tables, worker, config.node_id)
+            return cls(tables, worker, config.node_id, clock=clock, supervisor=supervisor)
         except BaseException:
             await tables.close()
             raise
+
+    def bind_peer_socket(self) -> socket.socket:
+        """Return what the other workers connect to. Raises OSError."""
+        return bind_peer_socket(self._folder)
 
     async def register(
         self, config: "GatewayConfig", endpoints: Sequence["Endpoint"], native: str

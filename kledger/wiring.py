@@ -160,6 +160,8 @@ class BrokerServer:
                 await security.open(self._services)
             endpoints = security.endpoints if security is not None else ()
             await self._listen_kafka(self._services, endpoints)
+            if self._cluster is not None and self._gateway is not None:
+                await self._gateway.start_peers(self._cluster.bind_peer_socket())
             if settings.native is not None and security is not None:
                 self.native_address = await self._listen_native(
                     self._services, settings.native, security.logins

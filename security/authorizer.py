@@ -1,8 +1,9 @@
 """Authorizer: whether a principal may perform an operation on a resource.
 
-Rule: super users may do everything; for all others the rules of `acl_state` decide. Rules are
-durable rows, and hold as soon as a change is answered. `version` rises with every change: what was
-decided before it is void, here and in every cache that is keyed by it.
+Rule: super users may do everything, other brokers of the cluster what only brokers do; for all
+others the rules of `acl_state` decide. Rules are durable rows, and hold as soon as a change is
+answered. `version` rises with every change: what was decided before it is void, here and in every
+cache that is keyed by it.
 Must not know: API keys, connections, what a refusal is answered with.
 """
 
@@ -23,7 +24,7 @@ from kledger.security.acl_state import (
     Operation,
     ResourceType,
 )
-from kledger.security.principal import Principal, parse_principal
+from kledger.security.principal import BROKER, Principal, parse_principal
 
 if TYPE_CHECKING:
     from kledger.runtime.clock import Clock
@@ -142,6 +143,8 @@ class Authorizer:
     ) -> bool:
         if principal in self._super_users:
             return True
+        if principal is BROKER:
+            return operation is Operation.CLUSTER_ACTION
         decision = self._state.decide(str(principal), host, operation, resource_type, name)
         if decision is Decision.NO_RULES:
             return self._allows_without_rules

@@ -25,6 +25,10 @@ EVERYONE: Final = Principal("*")
 """In rules: every user."""
 
 
+BROKER: Final = Principal("broker", "Broker")
+"""Another broker of the cluster; only this object is, not what has the same name and type."""
+
+
 def parse_principal(text: str) -> Principal:
     """Return the principal that `TYPE:NAME` names; a name may hold colons.
 

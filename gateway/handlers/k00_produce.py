@@ -75,7 +75,7 @@ class ProduceHandler:
     def __init__(self, services: "Services") -> None:
         self._lookup = TopicLookup(services.registry)
         self._routes = ProduceRouteCache(services.registry, services.authorizer)
-        self._transactions = TransactionVerification(services.transactions)
+        self._transactions = TransactionVerification(services)
         self._rights = ProduceRights(services, self._lookup)
         self._opener = PartitionOpener()
         self._append = ProduceAppends(services.store.compute_pool).append

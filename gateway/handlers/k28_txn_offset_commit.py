@@ -5,9 +5,10 @@ Behaviour:
 - Each partition's topic, index and length of metadata are checked; the valid ones are stored in one
   atomic write, and are invisible until the transaction is committed.
 - The group accepts or rejects them as a whole; a request without a member is accepted (KIP-447).
-- The request belongs to the coordinator of the group. If the transaction has another coordinator,
-  the answer is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka when it cannot verify the transaction: the
-  client asks here again.
+- The request belongs to the coordinator of the group. If another broker coordinates the
+  transaction, it is asked whether the transaction includes the group, by the partition of
+  `__consumer_offsets` that the group belongs to. COORDINATOR_LOAD_IN_PROGRESS if it cannot say so
+  now, as in Kafka: the client asks here again.
 
 Version notes:
 - v2 adds the leader epoch, v3 member, generation and instance (KIP-447).
@@ -89,7 +90,7 @@ async def _store(
     if error := context.services.groups.error(request.group_id):
         return error
     if transactions.shards.error(request.transactional_id):
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return await _store_remote(context, request, offsets)
     if context.version >= IMPLICIT_SINCE:
         error = await transactions.add(
             request.transactional_id, producer, groups=[request.group_id], is_v2=True
@@ -100,12 +101,52 @@ async def _store(
         request.transactional_id,
         producer,
         group_id=request.group_id,
-        sender=RequestingMember(
-            request.member_id, request.generation_id, request.group_instance_id
-        ),
+        sender=_sender(request),
         offsets=offsets,
     )
     return _error_code(error, context.version)
+
+
+async def _store_remote(
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    offsets: dict[TopicPartition, CommittedOffset],
+) -> ErrorCode:
+    """Store offsets of a transaction that another broker coordinates."""
+    remote, offsets_of = context.services.remote_transactions, context.services.groups.offsets
+    if remote is None or not remote.includes(request.transactional_id):
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    shard = offsets_of.partition_of(request.group_id)
+
+    async def verify() -> ErrorCode:
+        errors = await remote.verify(
+            request.transactional_id,
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+            [shard],
+            is_added=context.version >= IMPLICIT_SINCE,
+        )
+        return _error_of_coordinator(errors[shard], context.version)
+
+    work = offsets_of.verify_and_add_pending(
+        request.group_id, _sender(request), request.producer_id, offsets, verify
+    )
+    name = f"offsets of {request.transactional_id}"
+    return _error_code(await context.services.supervisor.finish(work, name), context.version)
+
+
+def _error_of_coordinator(error: ErrorCode, version: int) -> ErrorCode:
+    """Return what an error of the transaction's coordinator is to a client of the group's."""
+    if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if version < IMPLICIT_SINCE and error is ErrorCode.CONCURRENT_TRANSACTIONS:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # these clients do not know it here
+    if version < ABORTABLE_SINCE and error is ErrorCode.TRANSACTION_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def _sender(request: TxnOffsetCommitRequest) -> RequestingMember:
+    return RequestingMember(request.member_id, request.generation_id, request.group_instance_id)
 
 
 def _error_code(error: ErrorCode, version: int) -> ErrorCode:

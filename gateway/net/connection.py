@@ -40,6 +40,7 @@ from kledger.gateway.wire.header import (
 )
 from kledger.runtime.deferred import Deferred
 from kledger.runtime.metrics import Counter
+from kledger.security.principal import BROKER
 
 if TYPE_CHECKING:
     from kledger.gateway.listeners.endpoint import Endpoint
@@ -145,7 +146,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         # Reading cannot be paused here: uvloop begins to read when this has returned.
         self.state.holds |= HOLD_NOT_ADMITTED
-        listener.connection_quotas.connection_opened(self, transport.get_extra_info("socket"))
+        if self.peer.principal is BROKER:
+            listener.connection_quotas.admit_broker(self)
+        else:
+            listener.connection_quotas.connection_opened(self, transport.get_extra_info("socket"))
 
     def begin(self) -> None:
         """Serve requests from now on."""
@@ -322,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
             self._current_bytes = len(frame)
             if self.login.takes(frame, self._begun_ms):
                 return
-        if not listener.quota_state.is_limiting:
+        if not listener.quota_state.is_limiting or self.peer.principal is BROKER:
             self._begin(frame, is_owned)
             return
         self.throttle_time_ms = self.meter.begin(frame, self.peer.principal)

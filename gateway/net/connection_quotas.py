@@ -3,7 +3,8 @@
 Rule, in Kafka's order: above `max.connections` a new connection waits unserved until another one is
 closed. Above the `connection_creation_rate` of its address it stays unserved for as long as it came
 too early, and is closed then (KIP-612). Above the connection limit of its address it is closed at
-once. An unserved connection costs a socket and the bytes of one read; their number is limited.
+once. An unserved connection costs a socket and the bytes of one read; their number is limited. The
+few connections of other brokers have no limit but that clients cannot make one.
 Must not know: requests.
 """
 
@@ -63,6 +64,10 @@ class ConnectionQuotas(Generic[ConnectionT]):
         self._waiting[connection] = None
         self.admit_waiting()
 
+    def admit_broker(self, connection: ConnectionT) -> None:
+        """Admit another broker of the cluster, however many clients there are."""
+        self._admit(connection)
+
     def _exhausts_files(self, connection: ConnectionT, descriptor: int) -> bool:
         """Close a connection that has one of the last files, so that the storage can open some.
 
@@ -114,7 +119,10 @@ class ConnectionQuotas(Generic[ConnectionT]):
         if self._counts[host] >= limit:
             connection.fail(f"more than {limit} connections from there")
             return
-        self._counts[host] += 1
+        self._admit(connection)
+
+    def _admit(self, connection: ConnectionT) -> None:
+        self._counts[connection.peer_host] += 1
         self.admitted.add(connection)
         self._accepted.value += 1
         connection.begin()

@@ -19,7 +19,9 @@ from kledger.gateway.net.connection import Connection
 from kledger.gateway.net.listener import ListenerState
 from kledger.gateway.net.logins import Logins
 from kledger.gateway.net.tls_transport import TlsTransport
+from kledger.gateway.request_context import Peer
 from kledger.gateway.services import Services
+from kledger.security.principal import BROKER
 
 if TYPE_CHECKING:
     from kledger.gateway.listeners.endpoint import Endpoint
@@ -108,6 +110,19 @@ class GatewayServer:
         )
         return addresses
 
+    async def start_peers(self, bound: socket.socket) -> None:
+        """Serve the other brokers of the cluster.
+
+        Args:
+            bound: what they connect to, and nobody else can; it is closed with the server.
+        """
+        listener = self._listener or self._begin()
+        self._servers.append(
+            await asyncio.get_running_loop().create_unix_server(
+                partial(self._accept_peer, listener), sock=bound, backlog=BACKLOG
+            )
+        )
+
     def _begin(self) -> ListenerState:
         listener = self._listener = ListenerState(self._services)
         listener.start_idle_checks()
@@ -137,6 +152,12 @@ class GatewayServer:
         return TlsTransport(
             endpoint.tls.current(), connection, listener.handshakes, listener.encrypted_scratch
         )
+
+    def _accept_peer(self, listener: ListenerState) -> asyncio.BaseProtocol:
+        """Return the protocol of one connection of a broker."""
+        connection = self._make_connection(listener)
+        connection.peer = Peer("broker", principal=BROKER)
+        return connection
 
     def _show(self, listeners: Sequence[tuple[str, str, int]]) -> None:
         """Let DescribeConfigs show where clients connect to."""

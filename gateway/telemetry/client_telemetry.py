@@ -62,12 +62,12 @@ class ClientTelemetry:
     def __init__(
         self,
         client_metrics: ClientMetricsSubscriptions,
+        compute_pool: ComputePool,
         *,
         config: GatewayConfig,
         clock: Clock,
         timers: Timers,
         entropy: Entropy,
-        compute_pool: ComputePool,
     ) -> None:
         self._client_metrics = client_metrics
         self._config = config

@@ -194,6 +194,10 @@ class PartitionLog:
         """Whether the producer has an open transaction in this partition."""
         return self._state.has_transaction(producer_id, epoch)
 
+    def last_of_producer(self, producer_id: int) -> object:
+        """What a producer did last in this partition: another object after each batch or marker."""
+        return self._state.producers.get(producer_id)
+
     def has_aborted_after(self, offset: int) -> bool:
         """Whether an aborted transaction ended at an offset or later; most partitions have none."""
         return self._state.transactions.aborted.next_free > offset
@@ -814,14 +818,8 @@ class PendingAppends:
     """
 
     __slots__ = (
-        "_checkpointer",
-        "_containment",
-        "_duplicates",
-        "_failing_count",
-        "_partition",
-        "_state",
-        "_tail",
-        "waiting",
+        "_checkpointer", "_containment", "_duplicates", "_failing_count", "_partition", "_state",
+        "_tail", "waiting",
     )  # fmt: skip
 
     def __init__(

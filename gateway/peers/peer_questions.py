@@ -1,0 +1,121 @@
+"""PeerQuestions: what is asked of one peer by one kind of request, and the answers.
+
+Rule: every question gets an answer within a named time: the peer's code, or one with which it is
+asked again.
+Must not know: what a question means.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from kledger.gateway.peers.peer_link import PeerAway
+from kledger.gateway.peers.question_queue_state import QuestionQueue
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.runtime.containment import NamedUnit
+from kledger.runtime.logs import RateLimitedLog
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+
+UNANSWERED: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""The answer for a peer that is away or silent: whoever asked does it again."""
+
+Q = TypeVar("Q", bound=Hashable)
+ResultT = TypeVar("ResultT")
+AskPeer: TypeAlias = Callable[[Collection[Q]], Awaitable[Mapping[Q, ErrorCode]]]
+"""Asks a peer in one request. Raises PeerAway: it is not known what it has done."""
+
+
+class PeerQuestions(Generic[Q]):
+    """Asks one peer."""
+
+    def __init__(
+        self,
+        name: str,
+        ask_peer: AskPeer[Q],
+        *,
+        timers: Timers,
+        supervisor: Supervisor,
+        log: RateLimitedLog,
+        patience_ms: int,
+        is_joined: bool,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            name: of the peer and the kind of question, for log lines.
+            ask_peer: makes one request.
+            timers: of this broker.
+            supervisor: runs requests.
+            log: for a peer that is away.
+            patience_ms: how long one question is waited for; the peer's answer may come later.
+            is_joined: a question is never asked again while it is under way.
+        """
+        self._name = name
+        self._ask_peer = ask_peer
+        self._timers = timers
+        self._supervisor = supervisor
+        self._log = log
+        self._patience_ms = patience_ms
+        self._queue: QuestionQueue[Q, asyncio.Future[ErrorCode]] = QuestionQueue(
+            is_joined=is_joined
+        )
+        self._is_running = False
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Ask nothing more: whoever asks or waits gets UNANSWERED, once a request has ended."""
+        self._is_closed = True
+
+    async def ask(self, questions: Iterable[Q]) -> dict[Q, ErrorCode]:
+        """Ask, and return the answer to each question."""
+        if self._is_closed:
+            return dict.fromkeys(questions, UNANSWERED)
+        make_answer = asyncio.get_running_loop().create_future
+        answers = {each: self._queue.ask(each, make_answer) for each in questions}
+        if not self._is_running:
+            self._is_running = True
+            unit = NamedUnit("peer", self._name)
+            self._supervisor.spawn(self._run(), f"questions to {self._name}", unit=unit)
+        await self._wait([each for each in answers.values() if each is not None])
+        return {
+            question: answer.result() if answer is not None and answer.done() else UNANSWERED
+            for question, answer in answers.items()
+        }
+
+    async def _wait(self, answers: Iterable["asyncio.Future[ErrorCode]"]) -> None:
+        """Wait until all have come, at most for as long as patience lasts."""
+        is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self._timers.call_after(self._patience_ms, partial(_resolve, is_over, None))
+        try:
+            while not is_over.done() and (missing := [each for each in answers if not each.done()]):
+                waited: list[asyncio.Future[Any]] = [is_over, *missing]
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+
+    async def _run(self) -> None:
+        """Make requests as long as questions wait."""
+        try:
+            while self._queue.waiting_count:
+                await self._make_request()
+        finally:
+            self._is_running = False
+
+    async def _make_request(self) -> None:
+        asked, codes = self._queue.begin_request(), dict[Q, ErrorCode]()
+        try:
+            if not self._is_closed:
+                codes.update(await self._ask_peer(asked))
+        except PeerAway as error:
+            self._log.warning("%s: %s", self._name, error)
+        finally:
+            self._queue.end_request()
+            for question, answer in asked.items():
+                _resolve(answer, codes.get(question, UNANSWERED))
+
+
+def _resolve(future: "asyncio.Future[ResultT]", result: ResultT) -> None:
+    if not future.done():
+        future.set_result(result)

@@ -1,0 +1,135 @@
+"""Peer requests: the two requests between brokers, made of questions about one partition each.
+
+    WriteTxnMarkers 1          is the end of a transaction written in a partition?
+    AddPartitionsToTxn 4, 5    does a transaction include a partition? 5: let it, from now on
+
+Rule: pure. A response has the order of its request, and is not looked at beyond that.
+Must not know: connections, who coordinates or leads what.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+from kledger.gateway.coordinator.transactions.txn_markers import COORDINATOR_EPOCH
+from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kledger.gateway.wire.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kledger.offsets import TopicPartition
+
+MARKERS_VERSION: Final = 1
+INCLUSIONS_VERSION: Final = 5
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction in a partition."""
+
+    producer: ProducerIdAndEpoch
+    is_commit: bool
+    topic_partition: TopicPartition
+
+
+class Inclusion(NamedTuple):
+    """Whether a producer's transaction includes a partition.
+
+    Attributes:
+        is_added: it does from now on.
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    is_added: bool
+    topic_partition: TopicPartition
+
+
+Indexes: TypeAlias = dict[str, list[int]]
+"""Partitions by topic."""
+MarkerGroups: TypeAlias = dict[tuple[ProducerIdAndEpoch, bool], Indexes]
+InclusionGroups: TypeAlias = dict[tuple[str, ProducerIdAndEpoch, bool], Indexes]
+
+
+def marker_groups(markers: Iterable[Marker]) -> MarkerGroups:
+    """Return markers by what one part of a request has in common, and by topic."""
+    groups: MarkerGroups = {}
+    for producer, is_commit, (topic, index) in markers:
+        groups.setdefault((producer, is_commit), {}).setdefault(topic, []).append(index)
+    return groups
+
+
+def markers_request(groups: MarkerGroups) -> WriteTxnMarkersRequest:
+    """Return the request that writes markers."""
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                transaction_result=is_commit,
+                topics=[
+                    WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+                    for topic, indexes in topics.items()
+                ],
+                coordinator_epoch=COORDINATOR_EPOCH,
+            )
+            for (producer, is_commit), topics in groups.items()
+        ]
+    )
+
+
+def marker_codes(
+    groups: MarkerGroups, response: WriteTxnMarkersResponse
+) -> Iterator[tuple[Marker, ErrorCode]]:
+    """Iterate over the answers of a response, as long as they answer the request."""
+    for group, result in zip(groups, response.markers, strict=False):
+        for topic in result.topics:
+            for one in topic.partitions:
+                topic_partition = TopicPartition(topic.name, one.partition_index)
+                yield Marker(*group, topic_partition), ErrorCode(one.error_code)
+
+
+def inclusion_groups(inclusions: Iterable[Inclusion]) -> InclusionGroups:
+    """Return questions by what one part of a request has in common, and by topic."""
+    groups: InclusionGroups = {}
+    for transactional_id, producer, is_added, (topic, index) in inclusions:
+        topics = groups.setdefault((transactional_id, producer, is_added), {})
+        topics.setdefault(topic, []).append(index)
+    return groups
+
+
+def inclusions_request(groups: InclusionGroups) -> AddPartitionsToTxnRequest:
+    """Return the request that verifies and adds partitions."""
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=transactional_id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                verify_only=not is_added,
+                topics=[
+                    AddPartitionsToTxnTopic(name=topic, partitions=indexes)
+                    for topic, indexes in topics.items()
+                ],
+            )
+            for (transactional_id, producer, is_added), topics in groups.items()
+        ]
+    )
+
+
+def inclusion_codes(
+    groups: InclusionGroups, response: AddPartitionsToTxnResponse
+) -> Iterator[tuple[Inclusion, ErrorCode]]:
+    """Iterate over the answers of a response, as long as they answer the request."""
+    for group, result in zip(groups, response.results_by_transaction, strict=False):
+        for topic in result.topic_results:
+            for one in topic.results_by_partition:
+                topic_partition = TopicPartition(topic.name, one.partition_index)
+                yield Inclusion(*group, topic_partition), ErrorCode(one.partition_error_code)

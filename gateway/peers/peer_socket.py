@@ -1,0 +1,52 @@
+"""Peer socket: the UNIX socket in a broker's folder on which it serves the other brokers.
+
+Rule: who can open the socket is trusted, so only its user can: the file has mode 0600 before the
+first connection is accepted. A file that an earlier process has left is replaced; the lock of the
+folder's store sees to it that no other process serves it.
+Must not know: requests.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+SOCKET_NAME: Final = "peer.sock"
+_MODE: Final = 0o600
+
+
+@contextmanager
+def socket_path(folder: Path) -> Iterator[str]:
+    """Have a path to the socket of a folder that is short, however long that of the folder is.
+
+    The path of a socket may have 107 bytes only; this one goes by the number of the open folder.
+
+    Raises:
+        OSError: there is no such folder.
+    """
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{opened}/{SOCKET_NAME}"
+    finally:
+        os.close(opened)
+
+
+def bind_peer_socket(folder: Path) -> socket.socket:
+    """Return the socket of a folder, which nobody can connect to before it listens.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        with socket_path(folder) as path:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            bound.bind(path)
+            os.chmod(path, _MODE)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
