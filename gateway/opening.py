@@ -26,6 +26,7 @@ from kledger.gateway.services import Services, log_dir_of
 from kledger.gateway.telemetry.client_telemetry import ClientTelemetry
 from kledger.ledger import LedgerStore, TableStore
 from kledger.runtime.clock import Clock
+from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.entropy import Entropy
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
@@ -56,12 +57,11 @@ def open_services(
     """Load groups, offsets, transactions and access rules, and begin to serve them."""
     tables, brokers = _shared(cluster, store, config)
     authorizer = _open_authorizer(tables, config, clock)
-    group_config = GroupConfig.from_gateway(config)
-    group_settings = GroupSettings(tables, config, group_config)  # timers of groups go by them
+    group_settings = GroupSettings(tables, config, GroupConfig.from_gateway(config))
     groups = GroupCoordinator.open(
         store,
         catalog=RegistryCatalog(registry, authorizer),
-        config=group_config,
+        config=group_settings.groups,
         clock=clock,
         timers=timers,
         entropy=entropy,
@@ -81,17 +81,13 @@ def open_services(
         coordinated=brokers.coordinated_shards,
     )
     transactions = _start_transactions(parts)
+    pool = store.compute_pool
     subscriptions = ClientMetricsSubscriptions(tables)
     telemetry = ClientTelemetry(
-        subscriptions,
-        store.compute_pool,
-        config=config,
-        clock=clock,
-        timers=timers,
-        entropy=entropy,
+        subscriptions, pool, config=config, clock=clock, timers=timers, entropy=entropy
     )
     broker_settings = BrokerSettings(tables, registry, config, log_dir_of(store))
-    users, tokens = _open_users(tables, store, config, clock, entropy)
+    users, tokens = _open_users(tables, pool, config, clock, entropy)
     return Services(
         registry=registry,
         groups=groups,
@@ -156,10 +152,10 @@ def _open_authorizer(tables: TableStore, config: GatewayConfig, clock: Clock) ->
 
 
 def _open_users(
-    tables: TableStore, store: LedgerStore, config: GatewayConfig, clock: Clock, entropy: Entropy
+    tables: TableStore, pool: ComputePool, config: GatewayConfig, clock: Clock, entropy: Entropy
 ) -> tuple[Users, DelegationTokens]:
     token_config = _token_config(config)
-    return open_users(tables, token_config, clock=clock, entropy=entropy, pool=store.compute_pool)
+    return open_users(tables, token_config, clock=clock, entropy=entropy, pool=pool)
 
 
 def _token_config(config: GatewayConfig) -> DelegationTokenConfig:

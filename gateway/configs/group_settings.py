@@ -30,7 +30,8 @@ class GroupSettings(DynamicSettings):
 
     def __init__(self, store: TableStore, config: GatewayConfig, groups: GroupConfig) -> None:
         super().__init__(store, PREFIX)
-        self._groups = groups
+        self.groups = groups
+        """What the timers of groups go by; the settings of a group are in it."""
         self._limits = {
             CONSUMER_SESSION_TIMEOUT: (
                 config.group_consumer_min_session_timeout_ms,
@@ -68,13 +69,13 @@ class GroupSettings(DynamicSettings):
     def _times(self, settings: Mapping[str, str]) -> ConsumerTimes:
         session, heartbeat = CONSUMER_SESSION_TIMEOUT, CONSUMER_HEARTBEAT_INTERVAL
         return ConsumerTimes(
-            int(settings.get(session, self._groups.consumer_session_timeout_ms)),
-            int(settings.get(heartbeat, self._groups.consumer_heartbeat_interval_ms)),
+            int(settings.get(session, self.groups.consumer_session_timeout_ms)),
+            int(settings.get(heartbeat, self.groups.consumer_heartbeat_interval_ms)),
         )
 
     def _apply(self, name: str) -> None:
         settings = self._table.of(name)
         if settings.keys() & self._limits.keys():
-            self._groups.own_times[name] = self._times(settings)
+            self.groups.own_times[name] = self._times(settings)
         else:
-            self._groups.own_times.pop(name, None)
+            self.groups.own_times.pop(name, None)
