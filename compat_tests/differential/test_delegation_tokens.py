@@ -8,14 +8,18 @@ answered, so a script asks until its description shows what was done.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
 from compat_tests.differential.masks import Masks
+from compat_tests.differential.secured_pair import (
+    SUPER_USER,
+    SecuredAddresses,
+    SecuredPair,
+    secured_pair,
+)
 from compat_tests.differential.side import Side
-from compat_tests.differential.test_rights import HEAP, SETTINGS, advertised_by
-from compat_tests.servers import ApacheKafkaServer, KledgerServer
 from kledger.gateway.wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from kledger.gateway.wire.messages.k38_create_delegation_token import (
     CreatableRenewers,
@@ -30,12 +34,7 @@ from kledger.gateway.wire.messages.k41_describe_delegation_token import (
 from kledger.gateway.wire.schema import ApiMessage
 
 pytestmark = pytest.mark.slow
-ROOT, ANN, BOB, CYD = "root", "ann", "bob", "cyd"
-JAAS: Final = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    + " ".join(f'user_{name}="{name}-secret"' for name in (ROOT, ANN, BOB, CYD))
-    + ";"
-)
+ANN, BOB, CYD = "ann", "bob", "cyd"
 MINUTE_MS, DAY_MS = 60_000, 24 * 3_600_000
 USER = 7
 """The type of resource, for which the client library has no name."""
@@ -46,51 +45,21 @@ SLACK_MS: Final = 5 * MINUTE_MS
 Said = tuple[str, tuple[object, ...]]
 
 
-class Both(NamedTuple):
-    """Where the servers are: without a login, and with one."""
-
-    ours: tuple[str, str]
-    theirs: tuple[str, str]
-
-
-@pytest.fixture(scope="module", params=["secret", ""], ids=["secret", "no-secret"])
-def both(
+@pytest.fixture(scope="module", params=["secret-of-tokens", ""], ids=["secret", "no-secret"])
+def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Both]:
+) -> Iterator[SecuredPair]:
     """Both servers, with a secret and without."""
-    kledger = KledgerServer(tmp_path_factory.mktemp("kledger"), durability="os")
-    kafka = ApacheKafkaServer(tmp_path_factory.mktemp("kafka"), heap=HEAP)
-    guarded = []
-    for server in (kledger, kafka):
-        server.prepare()
-        address = f"{server.host}:{server.reserve_port()}"
-        listeners = f"PLAINTEXT://{server.bootstrap},SASL_PLAINTEXT://{address}"
-        settings = SETTINGS | {
-            "listeners": listeners,
-            "advertised.listeners": listeners,
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
-        }
-        if request.param:
-            settings["delegation.token.secret.key"] = request.param
-        if server is kafka:
-            settings["listeners"] += f",CONTROLLER://{kafka.controller}"
-            settings["listener.security.protocol.map"] = (
-                "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
-            )
-            settings["inter.broker.listener.name"] = "PLAINTEXT"
-        server.settings = settings
-        guarded.append(address)
-    with kledger, kafka:
-        for each in (kledger, kafka):
-            advertised_by(each.bootstrap)
-        yield Both((kledger.bootstrap, guarded[0]), (kafka.bootstrap, guarded[1]))
+    settings = {"delegation.token.secret.key": request.param} if request.param else {}
+    with secured_pair(tmp_path_factory, (SUPER_USER, ANN, BOB, CYD), settings) as running:
+        yield running
 
 
 class Script:
     """What users say to one server, and what it answers."""
 
-    def __init__(self, place: tuple[str, str]) -> None:
-        self._open, self._guarded = place
+    def __init__(self, server: SecuredAddresses) -> None:
+        self._server = server
         self.said: list[Said] = []
         self._sides: dict[str, Side] = {}
 
@@ -98,7 +67,7 @@ class Script:
         """Give the connection of a user; empty: without a login."""
         if user not in self._sides:
             login = (user, f"{user}-secret") if user else None
-            bootstrap = self._guarded if user else self._open
+            bootstrap = self._server.guarded if user else self._server.open
             self._sides[user] = Side(bootstrap, {}, Masks(0), login)
         return self._sides[user]
 
@@ -193,7 +162,7 @@ def allow(script: Script, user: str, kind: int, name: str, operation: int) -> No
 
 def wait_described(script: Script, is_so: Callable[[Any], bool]) -> None:
     """Wait until the super user sees something."""
-    script.side(ROOT).ask_until("tokens", describe(is_all=True), 3, is_so)
+    script.side(SUPER_USER).ask_until("tokens", describe(is_all=True), 3, is_so)
 
 
 def play(script: Script, *, has_secret: bool) -> None:
@@ -231,8 +200,8 @@ def _with_group() -> CreateDelegationTokenRequest:
 
 def _play_changes(script: Script, made: Any) -> None:
     start_ms = made.issue_timestamp_ms
-    for user in (ANN, BOB, CYD, ROOT):
-        for named in ((), (ANN,), (BOB,), (CYD, ROOT)):
+    for user in (ANN, BOB, CYD, SUPER_USER):
+        for named in ((), (ANN,), (BOB,), (CYD, SUPER_USER)):
             script.ask(f"describe {named}", user, describe(*named), 3, about_description)
         script.ask("describe all", user, describe(is_all=True), 3, about_description)
     for user in (CYD, BOB, ANN):
@@ -262,9 +231,9 @@ def _play_rights(script: Script) -> None:
     script.ask("describe of bob", CYD, describe(is_all=True), 3, about_description)
 
 
-def test_both_answer_the_same(both: Both, request: pytest.FixtureRequest) -> None:
+def test_both_answer_the_same(pair: SecuredPair, request: pytest.FixtureRequest) -> None:
     has_secret = "no-secret" not in request.node.name
-    scripts = [Script(place) for place in both]
+    scripts = [Script(server) for server in pair.servers]
     for script in scripts:
         play(script, has_secret=has_secret)
         script.close()

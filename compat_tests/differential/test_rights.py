@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from compat_tests.deadlines import rounds
 from compat_tests.differential import words
 from compat_tests.differential.differences import (
     Asked,
@@ -24,30 +26,22 @@ from compat_tests.differential.differences import (
 )
 from compat_tests.differential.masks import Masks, Plain
 from compat_tests.differential.named_requests import Names, named_request
-from compat_tests.differential.side import Exchange, Side
-from compat_tests.servers import ApacheKafkaServer, KledgerServer
-from compat_tests.settings import STANDARD_AUTHORIZER
-from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from compat_tests.differential.secured_pair import (
+    SUPER_USER,
+    SecuredAddresses,
+    SecuredPair,
+    secured_pair,
+)
+from compat_tests.differential.side import LOADING, Exchange, Side
 from kledger.gateway.wire.messages.k29_describe_acls import DescribeAclsRequest
 from kledger.gateway.wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from kledger.gateway.wire.messages.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
 
 pytestmark = pytest.mark.slow
-ROOT, OPERATOR, FEW, STRANGER = "root", "operator", "few", "stranger"
-USERS: Final = (ROOT, OPERATOR, FEW, STRANGER)
-JAAS: Final = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    + " ".join(f'user_{name}="{name}-secret"' for name in USERS)
-    + ";"
-)
-SETTINGS: Final = {
-    "group.initial.rebalance.delay.ms": "0",
-    "authorizer.class.name": STANDARD_AUTHORIZER,
-    "super.users": f"User:{ROOT};User:ANONYMOUS",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
-    "auto.create.topics.enable": "false",
-}
-HEAP: Final = "320m"
+OPERATOR, FEW, STRANGER = "operator", "few", "stranger"
+USERS: Final = (SUPER_USER, OPERATOR, FEW, STRANGER)
 LOGINS_AND_TOKENS: Final = {17, 18, 36, 38, 39, 40, 41}
 """Compared elsewhere, or not about rights."""
 DESTRUCTIVE: Final = {20, 21}
@@ -107,58 +101,13 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
 """What differs, by user."""
 
 
-class Pair(NamedTuple):
-    """Where both servers are: without a login, and with one."""
-
-    open: tuple[str, str]
-    guarded: tuple[str, str]
-    versions: dict[int, range]
-
-
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPair]:
     """Both servers, with topics and rules."""
-    kledger = KledgerServer(tmp_path_factory.mktemp("kledger"), durability="os")
-    kafka = ApacheKafkaServer(tmp_path_factory.mktemp("kafka"), heap=HEAP)
-    addresses = []
-    for server in (kledger, kafka):
-        server.prepare()
-        address = f"{server.host}:{server.reserve_port()}"
-        listeners = f"PLAINTEXT://{server.bootstrap},SASL_PLAINTEXT://{address}"
-        settings = SETTINGS | {"listeners": listeners, "advertised.listeners": listeners}
-        if server is kafka:
-            settings["listeners"] += f",CONTROLLER://{kafka.controller}"
-            settings["listener.security.protocol.map"] = (
-                "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
-            )
-            settings["inter.broker.listener.name"] = "PLAINTEXT"
-        server.settings = settings
-        addresses.append(address)
-    with kledger, kafka:
-        advertised = [advertised_by(each.bootstrap) for each in (kledger, kafka)]
-        versions = {
-            key: range(
-                max(each[key].start for each in advertised),
-                min(each[key].stop for each in advertised),
-            )
-            for key in advertised[0].keys() & advertised[1].keys()
-        }
-        ready = Pair((kledger.bootstrap, kafka.bootstrap), (addresses[0], addresses[1]), versions)
-        for bootstrap in ready.open:
-            prepare(Side(bootstrap, versions, Masks(0)))
-        yield ready
-
-
-def advertised_by(bootstrap: str) -> dict[int, range]:
-    """Wait for the coordinators, and return the versions of a server."""
-    side = Side(bootstrap, {}, Masks(0))
-    try:
-        for kind in (0, 1):
-            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["first"])
-            side.settle("coordinator", request, 6)
-        return side.advertised()
-    finally:
-        side.close()
+    with secured_pair(tmp_path_factory, USERS) as running:
+        for server in running.servers:
+            prepare(Side(server.open, running.versions, Masks(0)))
+        yield running
 
 
 def rule(kind: ResourceType, name: str, operation: AclOperation, **changes: Any) -> AclCreation:
@@ -225,7 +174,7 @@ def play(bootstrap: str, versions: dict[int, range], user: str) -> list[Exchange
     side = Side(bootstrap, versions, Masks(int(time.time() * 1000)), (user, f"{user}-secret"))
     try:
         for key in side.common_keys():
-            if key in LOGINS_AND_TOKENS or (user == ROOT and key in DESTRUCTIVE):
+            if key in LOGINS_AND_TOKENS or (user == SUPER_USER and key in DESTRUCTIVE):
                 continue
             for version in side.versions(key):
                 for name in (*RIGHTS, *(MISSING + each for each in RIGHTS)):
@@ -246,7 +195,7 @@ _IDS: dict[str, dict[str, Any]] = {}
 def ids_of(bootstrap: str, versions: dict[int, range]) -> dict[str, Any]:
     """Return the ids of the topics, as the super user sees them."""
     if bootstrap not in _IDS:
-        side = Side(bootstrap, versions, Masks(0), (ROOT, f"{ROOT}-secret"))
+        side = Side(bootstrap, versions, Masks(0), (SUPER_USER, f"{SUPER_USER}-secret"))
         _IDS[bootstrap] = {name: side.topic_id(name) for name in RIGHTS}
         side.close()
     return _IDS[bootstrap]
@@ -284,10 +233,43 @@ def differences(ours: list[Exchange], theirs: list[Exchange]) -> list[Difference
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_both_refuse_the_same(pair: Pair, user: str) -> None:
-    ours, theirs = (play(each, pair.versions, user) for each in pair.guarded)
+def test_both_refuse_the_same(pair: SecuredPair, user: str) -> None:
+    ours, theirs = (play(each.guarded, pair.versions, user) for each in pair.servers)
     found = differences(ours, theirs)
     own = [each for each in EXPLANATIONS if user in each.scripts]
     missing, stale = unexplained(found, own)
     assert not missing, f"{len(missing)} differences\n{summary(missing)}"
     assert not stale, "\n" + "\n".join(map(str, stale))
+
+
+def topics_by_expression(server: SecuredAddresses, versions: dict[int, range]) -> set[str]:
+    """Return the topics that a member gets by an expression that matches every name."""
+    side = Side(server.guarded, versions, Masks(0), (FEW, f"{FEW}-secret"))
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="mixture",
+        member_id=str(uuid4()),
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_regex=".*",
+        topic_partitions=[],
+    )
+    try:
+        for _ in rounds("an assignment"):
+            answer = side.quietly(beat, 1)
+            assert answer.error_code in {0, *LOADING}, answer
+            if not answer.error_code:
+                beat.member_epoch = answer.member_epoch
+            if answer.assignment is not None and answer.assignment.topic_partitions:
+                break
+        names = {topic_id: name for name, topic_id in ids_of(server.guarded, versions).items()}
+        return {names[each.topic_id] for each in answer.assignment.topic_partitions}
+    finally:
+        beat.member_epoch = -1
+        side.quietly(beat, 1)
+        side.close()
+
+
+def test_an_expression_matches_what_may_be_described(pair: SecuredPair) -> None:
+    ours, theirs = (topics_by_expression(each, pair.versions) for each in pair.servers)
+    assert ours == theirs
+    assert "hidden" not in ours
+    assert "described" in ours
