@@ -501,6 +501,7 @@ class BrokerServer:
                 logins=listener_logins.header_logins("native", services, self._logins_of(services)),
                 name_of_certificate=listener_logins.name_of_certificate,
                 authorizer=services.authorizer,
+                quotas=services.quotas,
                 audit=services.audit,
                 clock=services.clock,
                 timers=services.timers,

@@ -67,7 +67,7 @@ class StreamFactory(Protocol):
 
     def __call__(
         self,
-        broker: Broker,
+        session: BrokerSession,
         context: Context,
         supervisor: Supervisor,
         config: NativeConfig,
@@ -284,7 +284,7 @@ class RpcServer:
     async def _run_stream(
         self, factory: StreamFactory, session: BrokerSession, context: Context
     ) -> None:
-        stream = factory(session.broker, context, self._supervisor, self._config)
+        stream = factory(session, context, self._supervisor, self._config)
         self._streams.add(stream)
         session.end_at_expiry(stream.end)
         try:

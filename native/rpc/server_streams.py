@@ -6,6 +6,9 @@ not read. A client that ends its side gets every answer first; the link of a los
 at once. When a link ends, its last message says why, and the stream ends when the client has ended
 its side: otherwise messages in flight from there would look like a lost connection.
 
+A client over its quota waits: no further batch of a producer is taken, and a consumer gets no
+permits, as long as its session says.
+
 Permits are the flow control of a consumer; its delivery window bounds unwritten deliveries. These
 carry the consumer epoch (Pulsar's PIP-84), and are dropped when a newer epoch begins. Batches are
 bytes that are not decoded here.
@@ -22,13 +25,14 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from kledger.ledger import Position
-from kledger.native.broker import PERMITS_PER_CALL_MAX, Broker, ConsumerLink, ProducerLink
+from kledger.native.broker import PERMITS_PER_CALL_MAX, ConsumerLink, ProducerLink
 from kledger.native.config import NativeConfig
 from kledger.native.errors import InvalidArgument, KledgerError, NotAllowed
 from kledger.native.proto import kledger_native_pb2 as pb
 from kledger.native.rpc.delivery_window_state import DeliveryTotal, DeliveryWindow
 from kledger.native.rpc.outbox import Outbox
 from kledger.native.rpc.protocol import MESSAGE_BYTES_GOAL, Context, message_of
+from kledger.native.rpc.sessions import BrokerSession
 from kledger.native.rpc.values import (
     acknowledgement_from,
     consumer_from,
@@ -64,10 +68,11 @@ class LinkStream(ABC, Generic[Link, Item]):
     unit_kind, unit_name = "native link", "of a remote client"
 
     def __init__(
-        self, broker: Broker, context: Context, supervisor: Supervisor, work_max: int
+        self, session: BrokerSession, context: Context, supervisor: Supervisor, work_max: int
     ) -> None:
         """Args: work_max: the size of pending requests beyond which the stream is not read."""
-        self._broker = broker
+        self._session = session
+        self._broker = session.broker
         self._context = context
         self._work_max = work_max
         self._supervisor = supervisor
@@ -77,6 +82,8 @@ class LinkStream(ABC, Generic[Link, Item]):
         self._work_count = 0
         self._work_size = 0
         self._work_done = Signal()
+        self._is_throttled = False
+        """Whether the next message waits for the quota."""
 
     @abstractmethod
     async def _open(self, request: Any) -> Link:
@@ -156,6 +163,8 @@ class LinkStream(ABC, Generic[Link, Item]):
         """Read to the end of the client's side; ignore its messages once the link has ended."""
         try:
             while request is not grpc.aio.EOF:
+                while self._is_throttled and not self._is_ended:
+                    await self._work_done.wait()
                 self._handle(link, request)
                 while self._work_size > self._work_max and not self._is_ended:
                     await self._work_done.wait()
@@ -179,9 +188,13 @@ class ProducerStream(LinkStream[ProducerLink, QueuedReceipt]):
     """The stream of one producer."""
 
     def __init__(
-        self, broker: Broker, context: Context, supervisor: Supervisor, config: NativeConfig
+        self,
+        session: BrokerSession,
+        context: Context,
+        supervisor: Supervisor,
+        config: NativeConfig,
     ) -> None:
-        super().__init__(broker, context, supervisor, config.produce_bytes_max)
+        super().__init__(session, context, supervisor, config.produce_bytes_max)
 
     async def _open(self, request: pb.ProduceRequest) -> ProducerLink:
         wanted = request.open
@@ -195,6 +208,12 @@ class ProducerStream(LinkStream[ProducerLink, QueuedReceipt]):
             data = bytearray(batch.data)
             sending = self._send(link, batch.number, data, is_resent=batch.is_resent)
             self._start_request(sending, len(data))
+        size = sum(len(batch.data) for batch in request.batches)
+        self._is_throttled = self._session.count_produced(size, self._resume)
+
+    def _resume(self) -> None:
+        self._is_throttled = False
+        self._work_done.notify()
 
     def _response(self, items: Sequence[QueuedReceipt]) -> pb.ProduceResponse:
         return pb.ProduceResponse(receipts=[item.receipt for item in items])
@@ -223,7 +242,7 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | Position]):
 
     def __init__(
         self,
-        broker: Broker,
+        session: BrokerSession,
         context: Context,
         supervisor: Supervisor,
         config: NativeConfig,
@@ -231,10 +250,12 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | Position]):
         total: DeliveryTotal | None = None,
     ) -> None:
         """Args: total: of all consumers of the server; None: there is only this one."""
-        super().__init__(broker, context, supervisor, config.acknowledgements_max)
+        super().__init__(session, context, supervisor, config.acknowledgements_max)
         total = total or DeliveryTotal(config.delivery_bytes_total_max)
         self._window = DeliveryWindow(config.delivery_bytes_max, total)
         self._epoch = 0
+        self._link: ConsumerLink | None = None
+        self._has_quota = True
 
     async def run(self) -> None:
         """Serve the stream; unwritten deliveries are dropped at its end."""
@@ -250,7 +271,7 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | Position]):
         super().end(error)
 
     async def _open(self, request: pb.ConsumeRequest) -> ConsumerLink:
-        return await self._broker.open_consumer(
+        self._link = await self._broker.open_consumer(
             consumer_from(request.open),
             deliver=self._deliver,
             on_ended=self.end,
@@ -258,6 +279,7 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | Position]):
                 self._report_read_position if request.open.reports_read_position else None
             ),
         )
+        return self._link
 
     def _take(self, link: ConsumerLink, request: pb.ConsumeRequest) -> None:
         for call in request.calls:
@@ -302,8 +324,13 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | Position]):
         self._window.permits += count
 
     def _grant(self, link: ConsumerLink) -> None:
-        if count := self._window.take_grant():
+        if self._has_quota and (count := self._window.take_grant()):
             link.add_permits(count)
+
+    def _resume(self) -> None:
+        self._has_quota = True
+        if self._link is not None and not self._is_ended:
+            self._grant(self._link)
 
     def _redeliver(self, link: ConsumerLink, request: pb.Redeliver) -> None:
         if request.consumer_epoch < self._epoch:
@@ -331,6 +358,7 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | Position]):
             records += delivery.record_count
             data_bytes += len(delivery.data)
         self._window.delivered(records, data_bytes)
+        self._has_quota = not self._session.count_delivered(data_bytes, self._resume)
 
     def _report_read_position(self, position: Position) -> None:
         # One at a time: a consumer that reads slowly needs only the newest.

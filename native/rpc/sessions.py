@@ -6,7 +6,7 @@ certificate, never in a message.
 Must not know: how a login is checked, what a client may do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote
 
@@ -42,8 +42,20 @@ class BrokerSession(Protocol):
         """Call `end` with the error when the login expires."""
         ...
 
+    def count_produced(self, size: int, resume: Callable[[], None]) -> bool:
+        """Count bytes that the client sent, against its quota.
+
+        Returns:
+            Whether nothing more may be taken from the client until `resume` is called.
+        """
+        ...
+
+    def count_delivered(self, size: int, resume: Callable[[], None]) -> bool:
+        """Count bytes that go to the client, likewise."""
+        ...
+
     def close(self) -> None:
-        """End the session. May be repeated."""
+        """End the session; `resume` is not called any more. May be repeated."""
         ...
 
 
@@ -72,6 +84,13 @@ class OpenSessions:
 
     def end_at_expiry(self, end: OnEnded) -> None:
         """Do nothing: it does not expire."""
+
+    def count_produced(self, size: int, resume: Callable[[], None]) -> bool:
+        """Return False: there are no quotas."""
+        del size, resume
+        return False
+
+    count_delivered = count_produced
 
     def close(self) -> None:
         """Do nothing: it belongs to all."""

@@ -2,7 +2,8 @@
 
 Rule: a client is who its header or its certificate says, the header first; without both it is
 ANONYMOUS. With an authorizer every call is asked for rights; without one every client may do
-everything, as on the Kafka listeners. When a login expires, its streams end.
+everything, as on the Kafka listeners. When a login expires, its streams end. What a stream carries
+counts against the quotas of its user, with an empty client id.
 Must not know: gRPC, how passwords and tokens are checked.
 """
 
@@ -15,6 +16,7 @@ from kledger.native.broker import Broker, OnEnded
 from kledger.native.errors import NotAllowed
 from kledger.native.rpc.sessions import BrokerSession, CallOrigin
 from kledger.native.server.authorized_broker import AuthorizedBroker
+from kledger.native.server.byte_quota import ByteQuota
 from kledger.native.server.client_rights import ClientRights
 from kledger.runtime.clock import Clock
 from kledger.runtime.timers import Timers
@@ -26,6 +28,9 @@ from kledger.security.sasl.mechanism import Authenticated, AuthenticationFailed
 if TYPE_CHECKING:
     from kledger.runtime.timers import TimerHandle
 
+NO_CLIENT_ID = ""
+"""Native clients have no client id; quotas of users know them by this one."""
+
 NameOfCertificate = Callable[[bytes], str | None]
 """Returns the name of a user by the client's certificate in DER; None: the certificate names
 nobody. Raises ValueError likewise."""
@@ -36,6 +41,18 @@ class HeaderLogins(Protocol):
 
     async def login(self, header: str, address: str) -> Authenticated:
         """Return whom it stands for. Raises AuthenticationFailed."""
+        ...
+
+
+class ByteRates(Protocol):
+    """The quotas of users: each counts bytes, and returns how many milliseconds to wait."""
+
+    def charge_produce(self, principal: Principal, client_id: str, size: int) -> int:
+        """Count bytes that a client sent."""
+        ...
+
+    def charge_fetch(self, principal: Principal, client_id: str, size: int) -> int:
+        """Count bytes that went to a client."""
         ...
 
 
@@ -54,6 +71,7 @@ class NativeSessions:
         logins: HeaderLogins,
         name_of_certificate: NameOfCertificate | None,
         authorizer: Authorizer | None,
+        quotas: ByteRates,
         audit: AuditLog,
         clock: Clock,
         timers: Timers,
@@ -65,6 +83,7 @@ class NativeSessions:
             logins: checks headers.
             name_of_certificate: None: certificates of clients do not count.
             authorizer: None: every client may do everything.
+            quotas: of users.
             audit: of refusals.
             clock: for expiry.
             timers: likewise.
@@ -73,6 +92,7 @@ class NativeSessions:
         self._logins = logins
         self._name_of_certificate = name_of_certificate
         self._authorizer = authorizer
+        self._quotas = quotas
         self._audit = audit
         self._clock = clock
         self._timers = timers
@@ -87,7 +107,13 @@ class NativeSessions:
         left_ms = None
         if login.expires_at_ms is not None:
             left_ms = max(login.expires_at_ms - self._clock.now_ms(), 0)
-        return NativeSession(broker, rights, self._timers, left_ms)
+        produced, delivered = (
+            ByteQuota(partial(charge, login.principal, NO_CLIENT_ID), self._timers)
+            for charge in (self._quotas.charge_produce, self._quotas.charge_fetch)
+        )
+        return NativeSession(
+            broker, rights, self._timers, left_ms, produced=produced, delivered=delivered
+        )
 
     async def _login(self, origin: CallOrigin) -> _Login:
         if origin.authorization is not None:
@@ -112,10 +138,28 @@ class NativeSession:
     """One call or stream of a client; `native.rpc.sessions.BrokerSession` documents it."""
 
     def __init__(
-        self, broker: Broker, rights: ClientRights | None, timers: Timers, left_ms: int | None
+        self,
+        broker: Broker,
+        rights: ClientRights | None,
+        timers: Timers,
+        left_ms: int | None,
+        *,
+        produced: ByteQuota,
+        delivered: ByteQuota,
     ) -> None:
-        """Args: left_ms: how long the login is valid; None: for ever."""
+        """Begin.
+
+        Args:
+            broker: as the client may use it.
+            rights: of the client; None: every client may do everything.
+            timers: for the end of the login.
+            left_ms: how long the login is valid; None: for ever.
+            produced: the quota of what the client sends.
+            delivered: the quota of what it gets.
+        """
         self.broker = broker
+        self._produced = produced
+        self._delivered = delivered
         self._rights = rights
         self._timers = timers
         self._left_ms = left_ms
@@ -127,8 +171,18 @@ class NativeSession:
             error = NotAllowed("the login has expired; connect with a newer token")
             self._expiry = self._timers.call_after(self._left_ms, partial(end, error))
 
+    def count_produced(self, size: int, resume: Callable[[], None]) -> bool:
+        """Count bytes that the client sent."""
+        return self._produced.count(size, resume)
+
+    def count_delivered(self, size: int, resume: Callable[[], None]) -> bool:
+        """Count bytes that go to the client."""
+        return self._delivered.count(size, resume)
+
     def close(self) -> None:
         """Cancel what waits. May be repeated."""
+        self._produced.close()
+        self._delivered.close()
         if self._expiry is not None:
             self._expiry.cancel()
         if self._rights is not None:

@@ -1,5 +1,8 @@
 """Quotas of users who have logged in, over the wire (KIP-55)."""
 
+import asyncio
+
+import kledger
 from kledger.gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kledger.gateway.wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from kledger.gateway.wire.messages.k49_alter_client_quotas import (
@@ -9,6 +12,7 @@ from kledger.gateway.wire.messages.k49_alter_client_quotas import (
     OpData,
 )
 from kledger.ledger.testing import ManualClock
+from kledger.runtime.clock import SystemClock
 from kledger.testing import Server
 from tests.gateway.wire_client import WireClient
 from tests.kledger.test_delegation_token_login import SETTINGS, handshaken
@@ -57,3 +61,32 @@ async def test_a_quota_of_a_user_with_a_client_id_is_for_these_alone() -> None:
                     client, f"{client_id}-{number}-{id(client)}", client_id
                 )
         assert (QUOTA_EXCEEDED, 1_000) == await created(ann, "b", "app")
+
+
+async def test_quotas_of_a_user_count_for_native_clients() -> None:
+    """A batch over the quota is stored, and the next one waits until the rate is within it."""
+    entity = [EntityData(entity_type="user", entity_name="ann")]
+    change = OpData(key="producer_byte_rate", value=1.0)
+    request = AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[change])])
+    clock = ManualClock(SystemClock().now_ms())  # clients put the time into their batches
+    async with (
+        Server(settings=SETTINGS | USERS, clock=clock, native="127.0.0.1:0") as server,
+        handshaken(server, "PLAIN") as kafka,
+    ):
+        await log_in(kafka, "ann")
+        assert 0 == (await kafka.ask(request, 1)).entries[0].error_code
+        url = f"kledger://{server.native_address}"
+        async with (
+            kledger.connect(url, username="ann", password="ann-pw") as ann,
+            kledger.connect(url, username="bob", password="bob-pw") as bob,
+        ):
+            await ann.create_topic("t", partitions=1)
+            first = await ann.create_producer("t", batching=False)
+            await first.send(b"x" * 100)
+            second = asyncio.ensure_future(first.send(b"y"))
+            other = await bob.create_producer("t", batching=False)
+            for _ in range(3):
+                await other.send(b"z" * 100)
+            assert not second.done()
+            clock.advance(1_000_000)
+            assert (await second).entry_id

@@ -24,6 +24,7 @@ from kledger.security.audit import AuditLog
 from kledger.security.json_web_token import TOKEN_BYTES_MAX
 from kledger.security.principal import Principal
 from kledger.security.sasl.mechanism import Authenticated, AuthenticationFailed
+from tests.native.recorded_rates import RecordedRates
 from tests.native.recording_broker import RecordingBroker
 from tests.native.rpc.connected_pair import (
     GRACE_MS,
@@ -248,6 +249,7 @@ async def test_a_stream_ends_when_its_login_expires() -> None:
         logins=Headers(),
         name_of_certificate=None,
         authorizer=None,
+        quotas=RecordedRates(),
         audit=AuditLog(clock),
         clock=clock,
         timers=Timers(clock, supervisor),

@@ -1,7 +1,7 @@
 """Producers and consumers on the server's side: what bounds the memory they take."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,6 +12,7 @@ from kledger.native.config import NativeConfig
 from kledger.native.errors import KledgerError, NotAllowed, Unavailable
 from kledger.native.proto import kledger_native_pb2 as pb
 from kledger.native.rpc.server_streams import ConsumerStream, ProducerStream
+from kledger.native.rpc.sessions import OpenSessions
 from kledger.runtime.tasks import Supervisor
 from kledger.subscriptions.model import RecordMask, SubscriptionType
 from tests.native.recording_broker import (
@@ -173,7 +174,9 @@ async def test_producer_that_reads_no_answer_is_not_read() -> None:
     """Unread answers would fill the memory."""
     broker, supervisor, context = RecordingBroker(), Supervisor(), UnreadContext()
     config = NativeConfig(produce_bytes_max=10 * SIZE)
-    running = asyncio.ensure_future(ProducerStream(broker, context, supervisor, config).run())
+    running = asyncio.ensure_future(
+        ProducerStream(OpenSessions(broker), context, supervisor, config).run()
+    )
     for _ in range(1_000):
         await asyncio.sleep(0)
     assert 10 == context.sent == len(broker.batches)
@@ -181,6 +184,52 @@ async def test_producer_that_reads_no_answer_is_not_read() -> None:
     await asyncio.wait([running])
     assert ("", "close") == broker.calls[-1]
     await supervisor.close()
+
+
+class ThrottledSession(OpenSessions):
+    """A session of a client that is over its quota with everything it sends or gets."""
+
+    def __init__(self, broker: RecordingBroker) -> None:
+        super().__init__(broker)
+        self.resumes: list[Callable[[], None]] = []
+
+    def count_produced(self, size: int, resume: Callable[[], None]) -> bool:
+        assert size >= 0
+        self.resumes.append(resume)
+        return True
+
+    count_delivered = count_produced
+
+
+async def test_producer_over_its_quota_waits_for_its_next_message() -> None:
+    broker, supervisor, context = RecordingBroker(), Supervisor(), UnreadContext()
+    session = ThrottledSession(broker)
+    stream = ProducerStream(session, context, supervisor, NativeConfig())
+    running = asyncio.ensure_future(stream.run())
+    for count in (1, 2, 3):
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert count == len(broker.batches) == len(session.resumes)
+        session.resumes[-1]()
+    running.cancel()
+    await asyncio.wait([running])
+    await supervisor.close()
+
+
+async def test_consumer_over_its_quota_gets_no_permits() -> None:
+    session = ThrottledSession(RecordingBroker())
+    async with slow_consumer(session) as (context, link, broker):
+        (resume,) = session.resumes
+        context.gate.set()
+        context.say(pb.ConsumerCall(permits=7))
+        acknowledge = pb.Acknowledge(request=1)
+        context.say(pb.ConsumerCall(acknowledge=acknowledge))
+        while not any(response.receipts for response in context.responses):  # noqa: ASYNC110 (ticks)
+            await asyncio.sleep(0)
+        assert 9 == link.permits, "acknowledged meanwhile"
+        resume()
+        await broker.happened("c", "permits", 7)
+        assert 16 == link.permits
 
 
 class SlowContext:
@@ -212,10 +261,15 @@ class SlowContext:
 
 
 @asynccontextmanager
-async def slow_consumer() -> AsyncIterator[tuple[SlowContext, RecordingLink, RecordingBroker]]:
+async def slow_consumer(
+    session: OpenSessions | None = None,
+) -> AsyncIterator[tuple[SlowContext, RecordingLink, RecordingBroker]]:
     """A consumer with 10 permits, of which the link has used 1 for what is being written."""
-    broker, supervisor, context = RecordingBroker(), Supervisor(), SlowContext()
-    stream = ConsumerStream(broker, context, supervisor, NativeConfig())
+    supervisor, context = Supervisor(), SlowContext()
+    session = session or OpenSessions(RecordingBroker())
+    broker = session.broker
+    assert isinstance(broker, RecordingBroker)
+    stream = ConsumerStream(session, context, supervisor, NativeConfig())
     context.requests.put_nowait(pb.ConsumeRequest(open=OPEN))
     running = asyncio.ensure_future(stream.run())
     async with asyncio.timeout(TEST_SECONDS):

@@ -22,7 +22,8 @@ from kledger.security.audit import AuditLog
 from kledger.security.authorizer import Authorizer
 from kledger.security.principal import Principal
 from kledger.security.sasl.mechanism import Authenticated, AuthenticationFailed
-from tests.native.serving import serving
+from tests.native.recorded_rates import RecordedRates
+from tests.native.serving import serving, ticks
 from tests.security.certificates import authority
 
 CERTIFICATE = authority().issue("ann").certificate.encode()
@@ -65,6 +66,7 @@ async def test_a_call_is_of_the_user_of_its_header_or_certificate(
             logins=Headers(),
             name_of_certificate=name_of,
             authorizer=authorizer,
+            quotas=RecordedRates(),
             audit=AuditLog(found.topics.clock),
             clock=found.topics.clock,
             timers=Timers(found.topics.clock, found.supervisor),
@@ -93,6 +95,7 @@ async def test_a_wrong_login_is_not_anonymous(origin: CallOrigin) -> None:
             logins=Headers(),
             name_of_certificate=lambda _: None,
             authorizer=None,
+            quotas=RecordedRates(),
             audit=AuditLog(found.topics.clock),
             clock=found.topics.clock,
             timers=Timers(found.topics.clock, Supervisor()),
@@ -102,3 +105,36 @@ async def test_a_wrong_login_is_not_anonymous(origin: CallOrigin) -> None:
         session = await sessions.open(CallOrigin("::1"))
         assert session.broker is found.service
         session.close()
+
+
+async def test_a_stream_counts_against_the_quotas_of_its_user() -> None:
+    async with serving() as found:
+        clock, rates = found.topics.clock, RecordedRates(10)
+        sessions = NativeSessions(
+            found.service,
+            logins=Headers(),
+            name_of_certificate=None,
+            authorizer=None,
+            quotas=rates,
+            audit=AuditLog(clock),
+            clock=clock,
+            timers=Timers(clock, found.supervisor),
+        )
+        session = await sessions.open(CallOrigin("::1", "ann"))
+        resumed: list[str] = []
+        assert not session.count_produced(10, lambda: resumed.append("produced"))
+        assert session.count_delivered(5, lambda: resumed.append("delivered"))
+        assert [("produce", "ann", "", 10), ("fetch", "ann", "", 5)] == rates.charged
+        clock.advance(4)
+        assert session.count_delivered(1, lambda: resumed.append("again")), "6 ms from now on"
+        clock.advance(5)
+        await ticks()
+        assert [] == resumed
+        clock.advance(1)
+        await ticks()
+        assert ["again"] == resumed
+        assert session.count_produced(1, lambda: resumed.append("produced"))
+        session.close()
+        clock.advance(1_000)
+        await ticks()
+        assert ["again"] == resumed
