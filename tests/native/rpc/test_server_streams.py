@@ -224,7 +224,7 @@ async def test_consumer_over_its_quota_gets_no_permits() -> None:
         context.say(pb.ConsumerCall(permits=7))
         acknowledge = pb.Acknowledge(request=1)
         context.say(pb.ConsumerCall(acknowledge=acknowledge))
-        while not any(response.receipts for response in context.responses):  # noqa: ASYNC110 (ticks)
+        while not any(response.receipts for response in context.responses):  # noqa: ASYNC110
             await asyncio.sleep(0)
         assert 9 == link.permits, "acknowledged meanwhile"
         resume()
