@@ -44,6 +44,14 @@ def test_image_of_the_object_store_is_what_the_tests_build() -> None:
     assert f"github.com/versity/versitygw {version} " in pinned
 
 
+def test_server_has_no_rights_and_writes_to_its_volume_alone() -> None:
+    server = SERVICES["kledger"]
+    assert server["read_only"] is True
+    assert ["ALL"] == server["cap_drop"]
+    assert ["no-new-privileges:true"] == server["security_opt"]
+    assert ["kledger-data:/data"] == server["volumes"]
+
+
 @pytest.mark.slow
 def test_services_offload_and_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     objects = ComposedObjects(tmp_path / "objects")
