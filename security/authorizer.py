@@ -7,7 +7,7 @@ cache that is keyed by it.
 Must not know: API keys, connections, what a refusal is answered with.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kledger.ledger import TableStore
@@ -34,6 +34,7 @@ STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAutho
 RULES_MAX: Final = 100_000
 DECISIONS_MAX: Final = 65_536
 """Decisions that are cached, some hundred bytes each; one more clears the cache."""
+_NOTHING: Final[Mapping[str, bool]] = {}
 
 
 class TooManyRules(Exception):
@@ -83,10 +84,10 @@ class Authorizer:
         self._super_users = frozenset(super_users)
         self._allows_without_rules = allows_without_rules
         self._state = AclState()
-        self._decisions: list[list[dict[tuple[Principal, str, str], bool]]] = [
+        self._decisions: list[list[dict[tuple[Principal, str], dict[str, bool]]]] = [
             [{} for _ in ResourceType] for _ in Operation
         ]
-        """By operation, type of resource, and user, address and name."""
+        """By operation, type of resource, user with address, and name."""
         self._decision_count = 0
         self._changing = tables.change_lock()
         self._is_changing = False
@@ -116,16 +117,26 @@ class Authorizer:
             name: of the resource; of a topic, its resolved name.
         """
         # Enumerations are indexes, as their own hash is slow.
-        decisions = self._decisions[operation][resource_type]
-        key = principal, host, name
-        if key in decisions:
-            return decisions[key]
+        of_users, user = self._decisions[operation][resource_type], (principal, host)
+        decided = of_users.get(user, _NOTHING)
+        if name in decided:
+            return decided[name]
         if self._decision_count >= DECISIONS_MAX:
             self._forget_decisions()
         is_allowed = self._decide(principal, host, operation, resource_type, name)
-        decisions[key] = is_allowed
+        of_users.setdefault(user, {})[name] = is_allowed
         self._decision_count += 1
         return is_allowed
+
+    def decided(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+    ) -> Mapping[str, bool]:
+        """Return what `authorize` has returned under these rules, by name; not all of it is kept.
+
+        For requests that name many resources. It holds until the event loop runs again. The
+        arguments are those of `authorize`.
+        """
+        return self._decisions[operation][resource_type].get((principal, host), _NOTHING)
 
     def _forget_decisions(self) -> None:
         self._decision_count = 0

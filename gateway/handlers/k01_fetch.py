@@ -22,7 +22,7 @@ Version notes:
   v13 topic ids (KIP-516), v15 replica state and v17, v18 fields are for followers.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kledger.gateway.fetch.fetch_plan import ISOLATION_LEVELS, NONE
@@ -96,6 +96,7 @@ class FetchHandler:
             retained_slot.abandon()
         request = parse_fetch_request(memoryview(body), version)
         has_ids = version >= TOPIC_ID_SINCE
+        allowed = self._already_allowed(port.peer)
         session, refound, missing = None, list[RefoundPartition](), list[UnopenedPartition]()
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             session, refused = self._manager.find_continued(
@@ -106,10 +107,10 @@ class FetchHandler:
                 return None
             has_same_rules = session.rules_version == self._services.rules_version
             for one in session.partitions_without_log() if has_same_rules else session.partitions():
-                found = self._find(port.peer, one.key, one.index, missing, has_ids=has_ids)
+                found = self._find(port.peer, one.key, one.index, missing, allowed, has_ids=has_ids)
                 refound.append((one, found))
         wanted = [
-            (each, self._find(port.peer, each[0], each[1], missing, has_ids=has_ids))
+            (each, self._find(port.peer, each[0], each[1], missing, allowed, has_ids=has_ids))
             for each in request.partitions
         ]
         if request.replica_id >= 0 and not self._is_broker(port.peer):
@@ -139,22 +140,28 @@ class FetchHandler:
             self._services, peer, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
         )
 
+    def _already_allowed(self, peer: Peer) -> Mapping[str, bool] | None:
+        """Return which topics the client was allowed to read before; None: everything is."""
+        authorizer = self._services.authorizer
+        if authorizer is None:
+            return None
+        return authorizer.decided(peer.principal, peer.host, READ, TOPIC)
+
     def _find(
         self,
         peer: Peer,
         key: bytes,
         index: int,
         missing: list[UnopenedPartition],
+        allowed: Mapping[str, bool] | None,
         *,
         has_ids: bool,
     ) -> LogLookup:
         """Return the log of a partition or its error code, or add it to `missing`."""
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
-        authorizer = self._services.authorizer
-        if authorizer is not None and (topic is not None or not has_ids):
+        if allowed is not None and (topic is not None or not has_ids):
             name = topic.name if topic else resolve_name(key.decode("utf-8", "replace"))
-            if not authorizer.authorize(peer.principal, peer.host, READ, TOPIC, name):
-                self._services.audit.refused(peer.principal, peer.host, READ, TOPIC, name)
+            if not (allowed.get(name) or is_authorized(self._services, peer, READ, TOPIC, name)):
                 return None, TOPIC_AUTHORIZATION_FAILED
         if topic is None:
             return None, missing_partition_code(has_topic_ids=has_ids)
