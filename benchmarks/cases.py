@@ -16,7 +16,8 @@ Kind = Literal[
     "ledger", "many-ledgers", "cursor-holes", "server-in-process", "long-walks",
     "native-produce", "native-consume", "native-shared", "native-drain", "table-view",
     "named-publish", "named-receive", "named-commit",
-    "authorizer", "compaction", "beside-compaction", "tier-file", "tier-s3", "slow-tier", "spark",
+    "authorizer", "tls-produce", "tls-consume",
+    "compaction", "beside-compaction", "tier-file", "tier-s3", "slow-tier", "spark",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -43,6 +44,7 @@ _OWN = (OS, FSYNC)
 QUICK_SHARE = 0.25
 _QUICK_PARTITIONS_MAX = {"many-topics": 2_000, "idle-partitions": 5_000}
 _SIZES = {"100b": 100, "1k": 1000}
+_TLS_KINDS: tuple[Kind, ...] = ("tls-produce", "tls-consume")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +150,10 @@ CASES = (
     Case(
         name="authorizer", kind="authorizer", client="raw", record_bytes=100, records=1_000,
         seconds=2, subjects=(OS,),
+    ),
+    *(
+        Case(name=kind, kind=kind, client="java", records=250_000, subjects=_PAIR)
+        for kind in _TLS_KINDS
     ),
     Case(name="latency-1000", kind="latency", record_bytes=100, records=8_000),
     # Small enough for the cache of 64 MiB, so read from memory; the next two are larger.

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from benchmarks.cases import Case
 from compat_tests import peers
@@ -99,7 +100,9 @@ def running_program(name: str, *words: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def java_produce(case: Case, bootstrap: str, topic: str) -> Figures:
+def java_produce(
+    case: Case, bootstrap: str, topic: str, *, client_config: Path | None = None
+) -> Figures:
     """Run ProducerPerformance; the rate is the one behind its warm-up."""
     said = run(peers.java_command(
         f"{_TOOLS}.ProducerPerformance",
@@ -108,6 +111,7 @@ def java_produce(case: Case, bootstrap: str, topic: str) -> Figures:
         *("--warmup-records", str(int(case.records * _WARM_UP_SHARE))),
         *("--command-property", f"acks={case.acks}", "batch.size=65536", "linger.ms=5"),
         f"compression.type={case.codec}",
+        *_configured(client_config),
         options=_JVM,
     ))  # fmt: skip
     return parse_produced(said) | {"records": case.records}
@@ -125,15 +129,22 @@ def parse_produced(said: str) -> Figures:
     }
 
 
-def java_consume(case: Case, bootstrap: str, topic: str) -> Figures:
+def java_consume(
+    case: Case, bootstrap: str, topic: str, *, client_config: Path | None = None
+) -> Figures:
     """Run ConsumerPerformance; the rate leaves out the time to join the group."""
     said = run(peers.java_command(
         f"{_TOOLS}.ConsumerPerformance",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--timeout", "60000"),
-        *("--num-records", str(case.records)),
+        *("--num-records", str(case.records), *_configured(client_config)),
         options=_JVM,
     ))  # fmt: skip
     return parse_consumed(said)
+
+
+def _configured(client_config: Path | None) -> tuple[str, ...]:
+    """Return what gives a tool a file of client properties."""
+    return () if client_config is None else ("--command-config", str(client_config))
 
 
 def parse_consumed(said: str) -> Figures:

@@ -126,6 +126,11 @@ _WORK = {
     "latency": "librdkafka, 1,000 records/s, from produce() to the consumer",
     "authorizer": "one record of {case.record_bytes} B a request, {case.in_flight} in flight, on a"
     " server without an authorizer and on one with {case.records:,} rules, in turns",
+    **{
+        f"tls-{verb}": f"Kafka's own tool {verb}s {{case.records:,}} records of"
+        " {case.record_bytes:,} B in one partition over TLS 1.3, the same certificate on both"
+        for verb in ("produce", "consume")
+    },
     "restart": "killed with {gib:.1f} GiB of log",
     "start": "an empty folder; memory two seconds later",
     "server-in-process": "a server in a thread of a test's process, 50 one after the other",

@@ -24,6 +24,7 @@ from benchmarks import (
     shared_cases,
     space_cases,
     spark_cases,
+    tls_cases,
 )
 from benchmarks.cases import Case
 from benchmarks.clients import ClientFailed, Figures
@@ -136,6 +137,8 @@ def _consuming(case: Case, testbed: Testbed, exits: ExitStack) -> _Measure:
 _PREPARED: dict[str, Callable[[Case, Testbed, ExitStack], _Measure]] = {
     "consume": _consuming,
     "spark": spark_cases.reading,
+    "tls-produce": tls_cases.prepared,
+    "tls-consume": tls_cases.prepared,
 }
 """Kinds whose rounds share what is prepared once."""
 

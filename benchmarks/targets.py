@@ -131,6 +131,10 @@ def _all() -> Iterator[Target]:
         for share in ("p50", "p99"):
             what = f"round trip of one record, {share}"
             yield _time(what, "round-trip-100b", f"{share}_ms", subject, against)
+    what = "CPU of 1,000 access rules under requests of one record"
+    yield _plain(what, "authorizer", "rules_cpu_percent", 3, " %")
+    for verb in ("produce", "consume"):
+        yield _cpu(f"{verb} 1 KB over TLS", f"tls-{verb}", OS, KAFKA, 1.0)
     for verb, noun in (("produce", "producer"), ("consume", "consumer")):
         for size, words in (("1k", "1 KB"), ("100b", "100 B")):
             yield _rate(f"librdkafka {verb} {words}", f"{verb}-{size}")
