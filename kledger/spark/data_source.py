@@ -34,6 +34,7 @@ from kledger.spark.source_options import (
     read_options,
 )
 from kledger.spark.split_plan import limited_end, split_ranges
+from kledger.spark.worker_imports import drop_finders_of_spark
 
 if TYPE_CHECKING:
     from kledger.spark.kafka_client import KafkaClient
@@ -112,6 +113,7 @@ class SplitPartition(InputPartition):
 
 def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     """Read what a task has to; Spark runs one without a split if there is nothing to read."""
+    drop_finders_of_spark()
     if partition is None:
         return iter(())
     split = partition.value

@@ -38,6 +38,7 @@ from kledger.spark.transaction import (
     end_transaction,
     wait_visible,
 )
+from kledger.spark.worker_imports import drop_finders_of_spark
 
 BATCH_BYTES: Final = 512 << 10
 """Records are sent when there are so many bytes of them; brokers take batches of 1 MiB."""
@@ -174,6 +175,7 @@ def write_task(
         mark: the offset that the group of the split commits with the rows; if it is there already,
             they were written before, and nothing is.
     """
+    drop_finders_of_spark()
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return TaskWritten(None, name)
