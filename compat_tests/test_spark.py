@@ -290,6 +290,27 @@ def test_reads_and_writes_with_tls(
     assert [(b"a", b"one"), (b"b", b"two")] == [(bytes(r.key), bytes(r.value)) for r in collected]
 
 
+@of_listeners
+@pytest.mark.feature(
+    "SASL_SSL with SCRAM, and mTLS: the same options for formats kafka and kledger"
+)
+def test_formats_take_the_same_options_of_security(
+    spark: SparkSession, secured: SecuredServer, topic: str, listener: str
+) -> None:
+    kledger.spark.register(spark)
+    create_topic(secured.open_address, topic, 2, {})
+    options = {f"kafka.{key}": value for key, value in secured.java(listener).items()}
+    options["kafka.bootstrap.servers"] = secured.addresses[listener]
+    formats = ("kafka", "kledger")
+    for name in formats:
+        sent = spark.range(10).selectExpr(f"concat('{name} ', id) AS value")
+        sent.write.format(name).mode("append").options(**options, topic=topic).save()
+    expected = sorted(f"{name} {number}" for name in formats for number in range(10))
+    for name in formats:
+        found = spark.read.format(name).options(**options, subscribe=topic).load().collect()
+        assert expected == sorted(bytes(row.value).decode() for row in found)
+
+
 @pytest.mark.feature("streaming, {trigger}: follows new records, stopped and resumed")
 @pytest.mark.parametrize("trigger", ["processingTime", "continuous"])
 def test_stream_follows_new_records(
