@@ -140,8 +140,8 @@ class SourceOptions:
     topic: str = flag("the topic")
     source: str = flag("the Spark source that reads topics", default="kafka", choices=SOURCES)
     option: dict[str, str] = flag(
-        "a further option KEY=VALUE of the Spark source, such as kafka.security.protocol=SSL;"
-        " may be repeated",
+        "a further option KEY=VALUE of the Spark source; those of TLS and logins, such as"
+        " kafka.security.protocol=SSL, are for all connections; may be repeated",
         default=(),
         parse=source_options,
     )
