@@ -15,16 +15,19 @@ import socket
 from pathlib import Path
 
 from kledger.cli import add_verbs, failure, usage_error
+from kledger.cli.stored_users import stored_users
 from kledger.cli.user import new_credential, read_password
-from kledger.ledger import LedgerError, LedgerStore, StoreInUse, StoreUnusable
+from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.runtime.clock import SystemClock
 from kledger.runtime.entropy import SystemEntropy
 from kledger.security.authorizer import STANDARD_AUTHORIZER
 from kledger.security.credentials import ITERATIONS_MIN, check_user_name
 from kledger.security.private_folder import UnsafeFolder, keep_private
 from kledger.security.tls.certificates import SERVER_USE, make_authority, make_certificate
-from kledger.security.users import Users
-from kledger.setting_values import SettingError, joined_address, split_address
+from kledger.setting_values import SettingError, check_range, joined_address, split_address
+from kledger.settings import WORKERS_MAX, Settings
+from kledger.workers.worker_plan import WorkersMistake
+from kledger.workers.workers_folder import WorkersFolder
 
 _VERBS = {"init": "make an authority, a certificate, a first user and settings"}
 _EXIT_CODES = "exit code 0: done; 1: the store is damaged; 2: a mistake of the caller"
@@ -47,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a name or address by which clients reach the server; may be repeated; this machine's "
         "own are in the certificate anyway",
     )  # fmt: skip
+    init.add_argument(
+        "--workers", metavar="N", type=int, help="make the folder of a server with N workers"
+    )
     init.add_argument("--user", metavar="NAME", default="admin", help="(default: admin)")
     init.add_argument(
         "--password-file", metavar="FILE", type=Path,
@@ -62,6 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
         password = SystemEntropy().token(PASSWORD_BYTES).hex()
         if arguments.password_file is not None:
             password = read_password(arguments.password_file)
+        workers = arguments.workers
+        if workers is not None:
+            check_range("--workers", workers, 1, WORKERS_MAX)
         keep_private(arguments.data)
     except (SettingError, UnsafeFolder, ValueError) as error:
         return usage_error(str(error))
@@ -69,12 +78,17 @@ def run(arguments: argparse.Namespace) -> int:
     if folder.exists():
         return usage_error(f"{folder}: there is such a folder already; nothing was changed")
     try:
+        if workers is not None:
+            WorkersFolder(arguments.data, count=workers, node_id=Settings().kafka.node_id).close()
         asyncio.run(_add_user(arguments.data, arguments.user, password))
         folder.mkdir()
         hosts = [*LOCAL_HOSTS, socket.gethostname(), host, *arguments.hosts]
         _write_keys(folder, [each for each in hosts if each not in ("0.0.0.0", "::")])
         _write_settings(folder, arguments.user, password, host, port)
-    except (StoreInUse, StoreUnusable) as error:
+        if workers is not None:
+            with (folder / "kledger.toml").open("a") as settings:
+                settings.write(f"\n[server]\nworkers = {workers}\n")
+    except (StoreInUse, StoreUnusable, WorkersMistake) as error:
         return usage_error(str(error))
     except (LedgerError, OSError) as error:
         return failure(str(error))
@@ -86,9 +100,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _add_user(data: str, name: str, password: str) -> None:
-    async with LedgerStore.open(data) as store:
+    async with stored_users(data) as users:
         credential = new_credential(MECHANISM, password, ITERATIONS_MIN)
-        await Users(store, SystemEntropy()).alter({(name, MECHANISM): credential}.items())
+        await users.alter({(name, MECHANISM): credential}.items())
 
 
 def _write_keys(folder: Path, hosts: list[str]) -> None:

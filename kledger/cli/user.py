@@ -15,8 +15,8 @@ from pathlib import Path
 
 from kledger.cli import add_verbs, failure, usage_error
 from kledger.cli.plain_text import table
-from kledger.ledger import LedgerError, LedgerStore, StoreInUse, StoreUnusable
-from kledger.runtime.clock import SystemClock
+from kledger.cli.stored_users import stored_users
+from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.runtime.entropy import SystemEntropy
 from kledger.security.credentials import (
     BY_SASL_NAME,
@@ -31,10 +31,9 @@ from kledger.security.credentials import (
     check_user_name,
     make_credential,
 )
-from kledger.security.delegation_token_state import DelegationTokenConfig
-from kledger.security.delegation_tokens import open_users
 from kledger.security.private_folder import UnsafeFolder, keep_private
 from kledger.security.users import STORED_MECHANISMS, TooManyUsers, Users
+from kledger.workers.worker_plan import WorkersMistake
 
 _VERBS = {
     "add": "add a user, or set the password of one",
@@ -81,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.verb != "add" and not Path(arguments.data).is_dir():
             return usage_error(f"{arguments.data}: there is no such folder")
         return asyncio.run(_on_store(arguments, verbs[arguments.verb]))
-    except (StoreInUse, StoreUnusable, UnsafeFolder) as error:
+    except (StoreInUse, StoreUnusable, UnsafeFolder, WorkersMistake) as error:
         return usage_error(str(error))
     except (LedgerError, TooManyUsers) as error:
         return failure(str(error))
@@ -102,14 +101,7 @@ async def _on_store(
             return usage_error(
                 f"--mechanism: expected {', '.join(STORED_MECHANISMS)}, got {mechanism!r}"
             )
-    async with LedgerStore.open(arguments.data) as store:
-        users, _ = open_users(
-            store,
-            DelegationTokenConfig(),
-            clock=SystemClock(),
-            entropy=SystemEntropy(),
-            pool=store.compute_pool,
-        )
+    async with stored_users(arguments.data) as users:
         return await verb(users, arguments)
 
 

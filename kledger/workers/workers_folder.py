@@ -57,6 +57,33 @@ def _is_locked(file: Path) -> bool:
     return False
 
 
+def has_workers(path: str) -> bool:
+    """Return whether a data folder is that of a server with workers."""
+    return (Path(path) / RECORD).exists()
+
+
+class WorkersLock:
+    """Holds a folder of workers from construction to `close`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Lock a folder that exists.
+
+        Raises:
+            WorkersMistake: another process has it.
+            OSError: it cannot be locked.
+        """
+        self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise WorkersMistake(f"data folder {folder} is in use") from None
+
+    def close(self) -> None:
+        """Let others have it."""
+        os.close(self._descriptor)
+
+
 class WorkersFolder:
     """A folder that is locked from construction to `close`.
 
@@ -80,23 +107,19 @@ class WorkersFolder:
         self._count, self._node_id = count, node_id
         self._planned()
         self._path.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._lock = WorkersLock(self._path)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Again: until the lock was ours, another process could have made something of it.
             self.record = self._planned()
             if self.record != self._stored():
                 self._store(self.record)
-        except BlockingIOError:
-            self.close()
-            raise WorkersMistake(f"data folder {path} is in use") from None
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Release the lock."""
-        os.close(self._lock)
+        self._lock.close()
 
     def _planned(self) -> FolderRecord:
         return plan_folder(

@@ -3,9 +3,11 @@
 import stat
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 import kledger.sync
 from kledger.cli import run
@@ -50,6 +52,42 @@ def test_the_first_user_connects_with_the_files_that_are_made(tmp_path: Path) ->
         assert 'principal="User:admin"' in server.log_text()
         password = parse_jaas(properties["sasl.jaas.config"]).options["password"]
         assert password not in server.log_text()
+
+
+def test_the_first_user_connects_to_workers(tmp_path: Path) -> None:
+    """Whichever worker it meets, and to each of them."""
+    data = tmp_path / "data"
+    assert 0 == init(data, "--workers", "2")
+    config = data / "security" / "kledger.toml"
+    with ServerProcess("--data", str(data), "--config", str(config)) as server:
+        for _ in range(10):
+            client = client_of(server.kafka_address, properties_of(data))
+            assert {1, 2} == set(client.list_topics(timeout=TIMEOUT_S).brokers)
+        created = client.create_topics([NewTopic("orders", num_partitions=2)])
+        created["orders"].result(TIMEOUT_S)
+        specs: Any = OffsetSpec
+        ends = client.list_offsets(
+            {TopicPartition("orders", index): specs.latest() for index in range(2)}
+        )
+        assert [0, 0] == [each.result(TIMEOUT_S).offset for each in ends.values()]
+        assert 0 == server.stop()
+
+
+@pytest.mark.parametrize("count", ["0", "65"])
+def test_count_of_workers_has_limits(
+    tmp_path: Path, count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == init(tmp_path / "data", "--workers", count)
+    expected = f"kledger: --workers: expected a whole number from 1 to 64, got {count}\n"
+    assert expected == capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_folder_of_one_process_is_not_made_one_of_workers(tmp_path: Path) -> None:
+    with ServerProcess("--data", str(tmp_path)):
+        pass
+    assert 2 == init(tmp_path, "--workers", "2")
+    assert not (tmp_path / "security").exists()
 
 
 def test_a_topic_is_forwarded_between_two_servers(

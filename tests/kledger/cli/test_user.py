@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from kledger.cli import run
 from kledger.process import ServerProcess
@@ -103,3 +105,18 @@ def test_no_password_is_in_any_file_of_the_store(data: Path) -> None:
     assert 0 == add(data, "alice", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
     for path in data.rglob("*"):
         assert not path.is_file() or b"hush" not in path.read_bytes()
+
+
+def test_users_of_workers_are_those_of_all(data: Path, capsys: Capture) -> None:
+    """They are in what the workers share, not in the store of one."""
+    arguments = ("--data", str(data), "--workers", "2")
+    with ServerProcess(*arguments):
+        assert 2 == add(data, "alice", "SCRAM-SHA-256")
+        assert f"kledger: data folder {data} is in use\n" == capsys.readouterr().err
+    assert 0 == add(data, "alice", "SCRAM-SHA-256")
+    assert [("alice", "SCRAM-SHA-256", 4096)] == listed(data, capsys)
+    with ServerProcess(*arguments) as server:
+        admin: Any = AdminClient({"bootstrap.servers": server.kafka_address})
+        assert ["alice"] == list(admin.describe_user_scram_credentials().result(60))
+    assert 0 == user(data, "remove", "alice")
+    assert [] == listed(data, capsys)

@@ -110,9 +110,7 @@ def test_port_of_workers_is_refused_to_other_servers(
     assert not data.exists()
 
 
-@pytest.mark.parametrize(
-    "command", [["serve", "--kafka", ANY], ["doctor"], ["ledger", "list"], ["user", "list"]]
-)
+@pytest.mark.parametrize("command", [["serve", "--kafka", ANY], ["doctor"], ["ledger", "list"]])
 def test_other_commands_name_the_folders_of_the_workers(
     two: StartedWorkers, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

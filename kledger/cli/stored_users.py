@@ -1,0 +1,60 @@
+"""The users of a stopped server: in its store, or in the tables that its workers share.
+
+Rule: the server does not run meanwhile; nobody else changes them.
+Must not know: what is done with users.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from pathlib import Path
+
+from kledger.ledger import LedgerStore, TableStore
+from kledger.ledger.shared_tables import SharedTables
+from kledger.runtime.blocking import InlinePool
+from kledger.runtime.clock import SystemClock
+from kledger.runtime.containment import Containment
+from kledger.runtime.entropy import SystemEntropy
+from kledger.runtime.tasks import Supervisor
+from kledger.security.delegation_token_state import DelegationTokenConfig
+from kledger.security.delegation_tokens import open_users
+from kledger.security.users import Users
+from kledger.workers.workers_folder import WorkersLock, has_workers
+
+
+@asynccontextmanager
+async def stored_users(data: str) -> AsyncIterator[Users]:
+    """Open the users, with the tokens that go with them.
+
+    Args:
+        data: the folder of the server, with workers or without.
+
+    Raises:
+        StoreInUse, StoreUnusable, LedgerError: the store is not stopped, or cannot be read.
+        WorkersMistake: the workers are not stopped.
+    """
+    opened: AbstractAsyncContextManager[TableStore] = (
+        _shared_tables(data) if has_workers(data) else LedgerStore.open(data)
+    )
+    async with opened as tables:
+        users, _ = open_users(
+            tables,
+            DelegationTokenConfig(),
+            clock=SystemClock(),
+            entropy=SystemEntropy(),
+            pool=InlinePool(),
+        )
+        yield users
+
+
+@asynccontextmanager
+async def _shared_tables(data: str) -> AsyncIterator[TableStore]:
+    clock, supervisor = SystemClock(), Supervisor()
+    with closing(WorkersLock(Path(data))):
+        tables = await SharedTables.open(
+            Path(data), containment=Containment(clock), clock=clock, supervisor=supervisor
+        )
+        try:
+            yield tables
+        finally:
+            await tables.close()
+            await supervisor.close()
