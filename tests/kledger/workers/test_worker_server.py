@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 import kledger.sync
 from kledger.cli import run
@@ -16,7 +17,7 @@ from kledger.native.rpc.client import RpcClient
 from kledger.process import ServerProcess, arguments_for
 from kledger.settings import load
 from kledger.wiring import BrokerServer, CannotStart
-from tests.kledger.workers.running_workers import RunningWorkers, command_line
+from tests.kledger.workers.running_workers import GUARD_SECONDS, RunningWorkers, command_line
 from tests.security.certificates import authority
 
 ANY = "127.0.0.1:0"
@@ -147,19 +148,38 @@ def test_all_kinds_of_listeners_are_shared(tmp_path: Path) -> None:
         assert 0 == running.stop()
 
 
-def test_killed_worker_is_back_on_its_port(tmp_path: Path) -> None:
-    with RunningWorkers("--data", str(tmp_path)) as running:
+def test_killed_worker_is_back_with_its_records(tmp_path: Path) -> None:
+    """It has its port again, and a producer of before goes on."""
+    with RunningWorkers("--data", str(tmp_path), "--set", "num.partitions=2") as running:
         started = StartedWorkers(running, tmp_path)
+        producer = Producer({"bootstrap.servers": running.ready["kafka"]})
+        produce(producer, b"before")
         os.kill(started.process_ids[1], signal.SIGKILL)
         addresses, process_id = running.wait_worker(1)
         assert started.addresses[1] == addresses
         assert started.process_ids[1] != process_id
-        assert check(addresses["kafka"], 60) is None
-        assert check(running.ready["kafka"], 60) is None
+        produce(producer, b"after")
+        assert sorted([b"before", b"after"] * 2) == consumed(running.ready["kafka"], 4)
         assert 0 == running.stop(), "".join(running.lines)
     log = "".join(running.lines)
     assert f"worker 1, process {started.process_ids[1]}: signal 9" in log
     assert log.count("stopping: SIGTERM") == 3
+
+
+def produce(producer: Producer, value: bytes) -> None:
+    """Write a record into each of two partitions."""
+    for partition in range(2):
+        producer.produce("orders", value, partition=partition)
+    assert 0 == producer.flush(GUARD_SECONDS)
+
+
+def consumed(address: str, count: int) -> list[bytes]:
+    """Return the values of so many records, sorted."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "-"})
+    consumer.assign([TopicPartition("orders", each, OFFSET_BEGINNING) for each in range(2)])
+    records = consumer.consume(count, GUARD_SECONDS)
+    consumer.close()
+    return sorted(record.value() or b"" for record in records)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
