@@ -87,7 +87,11 @@ class ClusterMarkers:
         producer: ProducerIdAndEpoch,
         is_commit: bool,
     ) -> Refused:
-        markers = [Marker(producer, is_commit, each) for each in topic_partitions]
+        markers = []
+        for each in topic_partitions:
+            topic = self._registry.get(each.topic)
+            topic_id = None if topic is None else topic.id
+            markers.append(Marker(producer, is_commit, each, topic_id))
         answers = await self._peers.peer(broker_id).markers.ask(markers)
         return {
             marker.topic_partition: error

@@ -50,7 +50,7 @@ class PeerQuestions(Generic[Q]):
             supervisor: runs requests.
             log: for a peer that is away.
             patience_ms: how long one question is waited for; the peer's answer may come later.
-            is_joined: a question is never asked again while it is under way.
+            is_joined: see `QuestionQueue`.
         """
         self._name = name
         self._ask_peer = ask_peer
@@ -58,9 +58,7 @@ class PeerQuestions(Generic[Q]):
         self._supervisor = supervisor
         self._log = log
         self._patience_ms = patience_ms
-        self._queue: QuestionQueue[Q, asyncio.Future[ErrorCode]] = QuestionQueue(
-            is_joined=is_joined
-        )
+        self._queue = QuestionQueue[Q, "asyncio.Future[ErrorCode]", ErrorCode](is_joined=is_joined)
         self._is_running = False
         self._is_closed = False
 
@@ -72,17 +70,25 @@ class PeerQuestions(Generic[Q]):
         """Ask, and return the answer to each question."""
         if self._is_closed:
             return dict.fromkeys(questions, UNANSWERED)
-        make_answer = asyncio.get_running_loop().create_future
-        answers = {each: self._queue.ask(each, make_answer) for each in questions}
-        if not self._is_running:
+        codes: dict[Q, ErrorCode] = {}
+        answers: dict[Q, asyncio.Future[ErrorCode]] = {}
+        for question in questions:
+            kept = self._queue.take_kept(question)
+            answer = None if kept is not None else self._queue.ask(question, _make_answer)
+            codes[question] = UNANSWERED if kept is None else kept
+            if answer is not None:
+                answers[question] = answer
+        if answers and not self._is_running:
             self._is_running = True
             unit = NamedUnit("peer", self._name)
             self._supervisor.spawn(self._run(), f"questions to {self._name}", unit=unit)
-        await self._wait([each for each in answers.values() if each is not None])
-        return {
-            question: answer.result() if answer is not None and answer.done() else UNANSWERED
-            for question, answer in answers.items()
-        }
+        await self._wait(answers.values())
+        for question, answer in answers.items():
+            if answer.done():
+                codes[question] = answer.result()
+            else:
+                self._queue.abandon(question)
+        return codes
 
     async def _wait(self, answers: Iterable["asyncio.Future[ErrorCode]"]) -> None:
         """Wait until all have come, at most for as long as patience lasts."""
@@ -111,9 +117,14 @@ class PeerQuestions(Generic[Q]):
         except PeerAway as error:
             self._log.warning("%s: %s", self._name, error)
         finally:
-            self._queue.end_request()
+            kept = {question: code for question, code in codes.items() if not code}
+            self._queue.end_request(kept)
             for question, answer in asked.items():
                 _resolve(answer, codes.get(question, UNANSWERED))
+
+
+def _make_answer() -> "asyncio.Future[ErrorCode]":
+    return asyncio.get_running_loop().create_future()
 
 
 def _resolve(future: "asyncio.Future[ResultT]", result: ResultT) -> None:

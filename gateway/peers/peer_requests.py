@@ -9,6 +9,7 @@ Must not know: connections, who coordinates or leads what.
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
 
 from kledger.gateway.coordinator.transactions.txn_markers import COORDINATOR_EPOCH
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
@@ -32,11 +33,16 @@ INCLUSIONS_VERSION: Final = 5
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction in a partition."""
+    """The end of a producer's transaction in a partition.
+
+    Attributes:
+        topic_id: of the topic, as a later one of its name is another; None: it is OFFSETS_TOPIC.
+    """
 
     producer: ProducerIdAndEpoch
     is_commit: bool
     topic_partition: TopicPartition
+    topic_id: UUID | None = None
 
 
 class Inclusion(NamedTuple):
@@ -61,7 +67,7 @@ InclusionGroups: TypeAlias = dict[tuple[str, ProducerIdAndEpoch, bool], Indexes]
 def marker_groups(markers: Iterable[Marker]) -> MarkerGroups:
     """Return markers by what one part of a request has in common, and by topic."""
     groups: MarkerGroups = {}
-    for producer, is_commit, (topic, index) in markers:
+    for producer, is_commit, (topic, index), _ in markers:
         groups.setdefault((producer, is_commit), {}).setdefault(topic, []).append(index)
     return groups
 
@@ -86,14 +92,17 @@ def markers_request(groups: MarkerGroups) -> WriteTxnMarkersRequest:
 
 
 def marker_codes(
-    groups: MarkerGroups, response: WriteTxnMarkersResponse
+    markers: Iterable[Marker], groups: MarkerGroups, response: WriteTxnMarkersResponse
 ) -> Iterator[tuple[Marker, ErrorCode]]:
     """Iterate over the answers of a response, as long as they answer the request."""
+    asked = {marker[:3]: marker for marker in markers}
     for group, result in zip(groups, response.markers, strict=False):
         for topic in result.topics:
             for one in topic.partitions:
                 topic_partition = TopicPartition(topic.name, one.partition_index)
-                yield Marker(*group, topic_partition), ErrorCode(one.error_code)
+                marker = asked.get((*group, topic_partition))
+                if marker is not None:
+                    yield marker, ErrorCode(one.error_code)
 
 
 def inclusion_groups(inclusions: Iterable[Inclusion]) -> InclusionGroups:

@@ -143,7 +143,7 @@ class BrokerPeer:
     async def _write_markers(self, markers: Collection[Marker]) -> Mapping[Marker, ErrorCode]:
         groups = marker_groups(markers)
         response = await self._markers_link.ask(markers_request(groups))
-        return dict(marker_codes(groups, response))
+        return dict(marker_codes(markers, groups, response))
 
     async def _include(self, inclusions: Collection[Inclusion]) -> Mapping[Inclusion, ErrorCode]:
         groups = inclusion_groups(inclusions)

@@ -30,6 +30,7 @@ from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.topics import Topic, TopicDefaults, TopicRegistry
 from kledger.workers.worker_identity import WorkerIdentity
+from kledger.workers.worker_plan import worker_folder
 from tests.gateway.wire_client import WireClient
 from tests.topics.tier_words import MemoryFolders
 
@@ -128,7 +129,9 @@ async def running_gateway(
         )
         server = GatewayServer(services, make_connection)
         host, port = await server.start("127.0.0.1", 0)
-        if shared is not None:
+        if shared is not None and worker is not None:
+            _make_folder(worker)
+            await server.start_peers(shared.bind_peer_socket())
             await shared.register(config, (), "")
         try:
             yield RunningGateway(server, services, clock, engine, crashes, host, port)
@@ -140,6 +143,11 @@ async def running_gateway(
                 await shared.close()
             await supervisor.close()
     assert [] == crashes
+
+
+def _make_folder(worker: WorkerIdentity) -> None:
+    """Make the folder of the socket, as the store in memory makes none."""
+    Path(worker_folder(worker.folder, worker.index)).mkdir(exist_ok=True)
 
 
 @asynccontextmanager

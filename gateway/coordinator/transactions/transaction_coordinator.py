@@ -51,6 +51,7 @@ from kledger.ledger.record_table import RecordChange, RecordRows, RecordTable, s
 from kledger.offsets import CommittedOffset, TopicPartition
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.keyed_locks import KeyedLocks
+from kledger.runtime.logs import RateLimitedLog
 
 if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
@@ -67,6 +68,8 @@ TRANSACTIONAL_IDS_MAX: Final = 100_000
 TRANSACTIONAL_ID_BYTES_MAX: Final = 4_096
 MARKER_RETRY_MS: Final = 1_000
 """How long until markers that could not be written are tried again."""
+WARNINGS_PER_SECOND: Final = 1
+"""Of refused markers: a broker that is away refuses those of all its transactions."""
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """The answer when a row cannot be stored, or the server stops: clients try again."""
 
@@ -143,6 +146,7 @@ class TransactionCoordinator:
         self._locks: KeyedLocks[str] = KeyedLocks()
         self._timers: dict[str, TimerHandle] = {}
         self._is_closed = False
+        self._log = RateLimitedLog(logger, WARNINGS_PER_SECOND, parts.clock)
         self.shards = CoordinatorShards(load_shard_count(parts.store, "transactions"))
         self._loader = ShardLoader(self.shards, parts.store, self)
         self._loader.attach_at_start(parts.coordinated(self.shards.count))
@@ -433,7 +437,7 @@ class TransactionCoordinator:
     ) -> None:
         if refused:
             topic_partition, error = next(iter(refused.items()))
-            logger.warning(
+            self._log.warning(
                 "markers of transaction %s: refused by %d partitions, such as %s-%d: %s",
                 transactional_id, len(refused), topic_partition.topic, topic_partition.partition,
                 error.name,
