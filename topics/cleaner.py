@@ -9,7 +9,7 @@ Must not know: how a partition is compacted, clients.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -77,7 +77,8 @@ class TopicCompaction:
             has failed; SUCCESS if one has been compacted; else NOT_RUN.
         error: why it failed, with the partition; empty unless it did.
         started_ms, ended_ms: wall time of the first start and the last end; None if not known.
-        horizons: of each partition, up to where it is compacted; None if it is not.
+        horizons: of each partition that this broker leads, up to where it is compacted; None if it
+            is not.
     """
 
     state: CompactionState
@@ -88,16 +89,16 @@ class TopicCompaction:
 
 
 def summarized(
-    statuses: Sequence[PartitionCompactionStatus], horizons: tuple[CompactedUpTo | None, ...]
+    statuses: Mapping[int, PartitionCompactionStatus], horizons: tuple[CompactedUpTo | None, ...]
 ) -> TopicCompaction:
-    """Return the status of a topic from those of its partitions."""
+    """Return the status of a topic from those of its partitions, by index."""
     state = CompactionState.NOT_RUN
     for each in (CompactionState.SUCCESS, CompactionState.ERROR, CompactionState.RUNNING):
-        if any(status.state is each for status in statuses):
+        if any(status.state is each for status in statuses.values()):
             state = each
-    errors = [f"partition {n}: {each.error}" for n, each in enumerate(statuses) if each.error]
-    started = [each.started_ms for each in statuses if each.started_ms is not None]
-    ended = [each.ended_ms for each in statuses if each.ended_ms is not None]
+    errors = [f"partition {index}: {each.error}" for index, each in statuses.items() if each.error]
+    started = [each.started_ms for each in statuses.values() if each.started_ms is not None]
+    ended = [each.ended_ms for each in statuses.values() if each.ended_ms is not None]
     return TopicCompaction(
         state=state,
         error="; ".join(errors) if state is CompactionState.ERROR else "",
@@ -200,7 +201,7 @@ class Cleaner:
         """
         logs = [await topic.open_partition(index) for index in topic.led_partitions()]
         horizons = tuple([await log.compaction.horizon() for log in logs])
-        found = summarized([log.compaction.status for log in logs], horizons)
+        found = summarized({log.index: log.compaction.status for log in logs}, horizons)
         asked_ms = self._asked_for.get(topic.id)
         if asked_ms is None:
             return found
