@@ -2,6 +2,7 @@
 
 Rule: the workers are the brokers of a cluster, numbered from the `node.id` of the settings. Their
 shared tables are in the folder above those of their stores.
+It is also the `NativeCluster` of the worker's native service.
 Must not know: processes, listeners.
 """
 
@@ -108,6 +109,24 @@ class WorkerCluster:
         addresses = {each.name: (each.host, each.port) for each in shown}
         brokers = self.cluster.brokers
         await brokers.register(BrokerRecord(brokers.broker_id, addresses, native))
+
+    @property
+    def broker_ids(self) -> Sequence[int]:
+        """All workers, ascending."""
+        return self.cluster.topics.placement.broker_ids
+
+    def address_of(self, broker_id: int) -> str:
+        """Return HOST:PORT for native clients of a broker; empty: it is not known yet."""
+        record = self.cluster.brokers.find(broker_id)
+        return "" if record is None else record.native
+
+    async def refresh(self) -> None:
+        """Apply what other workers have changed before this call.
+
+        Raises:
+            AlreadyClosed, StorageFailed: it is not known.
+        """
+        await self.tables.refresh()
 
     async def close(self) -> None:
         """Close the tables. Idempotent."""

@@ -4,7 +4,7 @@ Rule: an invalid URL is an error at once; the connection is made on entering.
 Must not know: the protocol between the two.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from kledger.native.errors import InvalidArgument
 from kledger.native.rpc.client import RpcClient
 from kledger.native.rpc.client_credentials import ClientCredentials
 from kledger.native.rpc.connection import KEEPALIVE_MS
+from kledger.native.rpc.routing_broker import RoutingBroker
 from kledger.native.rpc.tls import ClientTls
 from kledger.setting_values import SettingError, split_address
 
@@ -48,15 +49,14 @@ def connected_client(
         token=token, username=username, password=password, tls=_tls_of(url, ca, certificate, key)
     )
     credentials.check()
-    connection = partial(
+    connect = partial(
         RpcClient,
-        *addresses,
         keepalive_ms=keepalive_ms,
         operation_timeout_ms=operation_timeout_ms,
         credentials=credentials,
     )
     return Client(
-        _RemoteServer(connection),
+        _RemoteServer(addresses, connect),
         partition_refresh_ms=partition_refresh_ms,
         operation_timeout_ms=operation_timeout_ms,
     )
@@ -95,22 +95,31 @@ def addresses_of(url: str) -> list[str]:
 
 
 class _RemoteServer:
-    """The connection, as the client enters and leaves it."""
+    """The connection, as the client enters and leaves it; of a cluster, those to its brokers."""
 
-    def __init__(self, prepare: Callable[[], RpcClient]) -> None:
-        """Args: prepare: makes the connection, on the event loop that will use it."""
+    def __init__(self, addresses: Sequence[str], prepare: Callable[..., RpcClient]) -> None:
+        """Prepare.
+
+        Args:
+            addresses: of the server.
+            prepare: makes the connection to addresses, on the event loop that will use it.
+        """
+        self._addresses = addresses
         self._prepare = prepare
-        self._connection: RpcClient | None = None
+        self._connection: RpcClient | RoutingBroker | None = None
 
     async def __aenter__(self) -> Broker:
-        connection = self._prepare()
+        connection = self._prepare(*self._addresses)
         try:
             await connection.connect()
         except BaseException:
             await connection.close()
             raise
-        self._connection = connection
-        return connection
+        if connection.brokers:
+            self._connection = RoutingBroker(connection, self._prepare)
+        else:
+            self._connection = connection
+        return self._connection
 
     async def __aexit__(
         self,

@@ -222,6 +222,7 @@ class BrokerServer:
                 forget_topic=services.groups.offsets.forget_topic,
                 kafka_clients=GatewayClients(services.telemetry),
                 function_modules=self._settings.native.function_modules,
+                cluster=self._cluster,
             )
         return self._native
 
@@ -507,6 +508,7 @@ class BrokerServer:
                 timers=services.timers,
             ),
             tls=listener_logins.tls_credentials(),
+            brokers=self.broker.broker_addresses,
         )
         services.metrics.gauge(
             "native_streams", lambda: rpc.stream_count, "open streams of native clients"

@@ -1,13 +1,15 @@
-"""Channel plan: how many channels a topic has, and which member gets which.
+"""Channel plan: how many channels a topic has, who leads them, and which member gets which.
 
 Rule: the allocation of Coherence's topics. Members are ordered by id and get contiguous channels;
 what the division leaves over goes one by one to the first members; of more members than channels
-the last ones get none.
+the last ones get none. One broker of a cluster leads all channels of a topic.
 Must not know: who the members are; both façades may use it.
 """
 
 from collections.abc import Iterable, Sequence
 from math import isqrt
+
+from kledger.named_topics.errors import WrongArgument
 
 PARTITION_COUNT_DEFAULT = 257
 """The partitions of a Coherence cache service, by which it counts channels."""
@@ -23,6 +25,24 @@ def default_channel_count(partition_count: int = PARTITION_COUNT_DEFAULT) -> int
     while not _is_prime(candidate):
         candidate += 1
     return min(partition_count, candidate)
+
+
+def check_one_leader(topic: str, leaders: Sequence[int]) -> None:
+    """Check that one broker leads all channels; its store has what is stored of the groups.
+
+    Args:
+        topic: its name.
+        leaders: the broker of each channel; empty: the only one.
+
+    Raises:
+        WrongArgument: there are several.
+    """
+    brokers = sorted(set(leaders))
+    if len(brokers) > 1:
+        raise WrongArgument(
+            f"channels of {topic}: expected one broker that leads all of them, got "
+            f"{', '.join(map(str, brokers))}"
+        )
 
 
 def allocate(channel_count: int, members: Iterable[int]) -> dict[int, range]:

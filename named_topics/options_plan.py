@@ -16,6 +16,9 @@ SUBSCRIBER_TIMEOUT_MS_MIN = 1_000
 """A shorter timeout is this long; 0 or less is none, as in Coherence."""
 MILLISECONDS_MAX = (1 << 53) - 1
 PAGE_BYTES_MAX = 64 << 20
+ANONYMOUS_PREFIX = "anonymous-"
+"""What the groups of anonymous subscribers are called, before their ids."""
+NAME_SIZE_MAX = 255
 _RANGES: Mapping[str, tuple[int, int]] = {
     "element_expiry_ms": (1, MILLISECONDS_MAX),
     "subscriber_timeout_ms": (SUBSCRIBER_TIMEOUT_MS_MIN, MILLISECONDS_MAX),
@@ -66,6 +69,15 @@ def check_function(what: str, name: str, modules: Sequence[str]) -> None:
         raise WrongArgument(
             f"{what}: expected 'module:attribute' of one of the modules "
             f"{', '.join(modules) or '(none)'}, got {name!r}"
+        )
+
+
+def check_group_name(group: str) -> None:
+    """Check the name of a group that is not anonymous. Raises WrongArgument."""
+    if not group or len(group.encode()) > NAME_SIZE_MAX or group.startswith(ANONYMOUS_PREFIX):
+        raise WrongArgument(
+            f"group: expected 1 to {NAME_SIZE_MAX} bytes that do not begin with "
+            f"{ANONYMOUS_PREFIX!r}, got {group!r}"
         )
 
 

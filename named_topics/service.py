@@ -3,7 +3,8 @@
 Rule: a decision is made on the newest record submitted, without an await between reading and
 submitting, and answered when it is durable; commits that come together share one sync, as all
 writes do. Ownership is checked in the step that decides: what was awaited before is looked up
-again. A seek changes the revision of its channels, so what was read before it does not count.
+again. A seek changes the revision of its channels, so what was read before it does not count. One
+broker of a cluster leads all channels of a topic, and has what is stored of its groups.
 Must not know: how clients are connected.
 """
 
@@ -22,7 +23,7 @@ from kledger.ledger.record_table import (
     submit_together,
 )
 from kledger.named_topics.capacity import TopicCapacity
-from kledger.named_topics.channel_plan import default_channel_count
+from kledger.named_topics.channel_plan import check_one_leader, default_channel_count
 from kledger.named_topics.channel_reads import read_channel
 from kledger.named_topics.channel_record import ChannelRecord
 from kledger.named_topics.commit_plan import ChannelView, decide_commit
@@ -57,7 +58,9 @@ from kledger.named_topics.model import (
     SubscriberJoin,
 )
 from kledger.named_topics.options_plan import (
+    ANONYMOUS_PREFIX,
     check_function,
+    check_group_name,
     check_options,
     check_repeated,
     topic_configs,
@@ -80,20 +83,18 @@ from kledger.runtime.signal import Signal
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.topics import PartitionLog, Topic, TopicRegistry
-from kledger.topics.errors import TopicAlreadyExists
+from kledger.topics.errors import TopicAlreadyExists, UnknownTopic
 
 logger = logging.getLogger(__name__)
 
 ANONYMOUS_TIMEOUT_MS = 300_000
 """How long an anonymous subscriber may be disconnected; every poll of its client counts."""
-ANONYMOUS_PREFIX = "anonymous-"
 WAIT_MS_MAX = 60_000
 """How long one poll waits at most."""
 GROUPS_MAX = 10_000
 """Groups of one topic, anonymous ones included."""
 SUBSCRIBERS_MAX = 10_000
 """Subscribers of one group."""
-NAME_SIZE_MAX = 255
 NOT_MADE = 0
 """In place of the time of a group that is not made yet."""
 
@@ -169,26 +170,33 @@ class NamedTopicService:
 
         Raises:
             NamedTopicNotFound: it is none, or missing.
-            WrongArgument: an option is wrong, or not that of the topic.
+            WrongArgument: an option is wrong, or not that of the topic, or several brokers lead
+                partitions of it.
+            NotLeader: another broker leads it.
             TopicsError: it cannot be created.
         """
         check_options(options, channel_count)
         async with self._opening:
-            topic = self._registry.get(name)
-            if topic is None:
+            try:
+                topic = await self._partitions.topic(name)
+            except UnknownTopic:
                 if not create:
-                    raise NamedTopicNotFound(f"there is no named topic {name!r}")
+                    raise NamedTopicNotFound(f"there is no named topic {name!r}") from None
                 return await self._create(name, channel_count, options)
+            topic.check_leader(0)
             record = self._topics.head(topic.id)
             if record is None and not create:
                 raise NamedTopicNotFound(f"topic {name!r} is no named topic")
+            check_one_leader(topic.name, topic.record.leaders)
             if record is None:
                 record = NamedTopicRecord(options, owns_log=False)
                 await _submit([self._topics.change(topic.id, record)])
             else:
                 check_repeated(record.options, options, what=f"named topic {topic.name}")
             if channel_count > topic.partition_count:
-                await self._registry.create_partitions(topic.name, channel_count)
+                await self._registry.create_partitions(
+                    topic.name, channel_count, self.leaders_of_new(topic, channel_count)
+                )
                 self.note_partitions(topic)
             elif 0 < channel_count < topic.partition_count:
                 raise WrongArgument(
@@ -201,17 +209,28 @@ class NamedTopicService:
         self, name: str, channel_count: int, options: NamedTopicOptions
     ) -> NamedTopicInfo:
         count = channel_count or default_channel_count()
-        is_new = True
+        is_new, placement = True, self._registry.placement
         try:
             topic = await self._registry.create(
-                name, partitions=count, configs=topic_configs(options)
+                name,
+                partitions=count,
+                configs=topic_configs(options),
+                assigned=None if placement is None else [placement.broker_id] * count,
             )
-        except TopicAlreadyExists:  # a Kafka client has created it meanwhile
+        except TopicAlreadyExists:  # a Kafka client, or another broker, has created it meanwhile
             topic, is_new = self._topic(name), False
+            topic.check_leader(0)
+            check_one_leader(topic.name, topic.record.leaders)
         record = NamedTopicRecord(options, owns_log=is_new)
         self._trimming.begin()
         await _submit([self._topics.change(topic.id, record)])
         return NamedTopicInfo(topic.name, topic.partition_count, options)
+
+    def leaders_of_new(self, topic: Topic, channel_count: int) -> list[int] | None:
+        """Return the brokers of channels that are added; None: any, as it is no named topic."""
+        if self._registry.placement is None or self._topics.head(topic.id) is None:
+            return None
+        return [self._registry.placement.broker_id] * (channel_count - topic.partition_count)
 
     def capacity(self, topic: Topic) -> TopicCapacity | None:
         """Return the capacity of a topic; None: it is unlimited, or the topic is no named topic."""
@@ -294,7 +313,7 @@ class NamedTopicService:
             WrongArgument: it exists with another filter or converter, or the name is wrong.
             TopicsError, LedgerError: it was not made.
         """
-        _check_group_name(group)
+        check_group_name(group)
         topic, record = self._named(name)
         key = GroupKey(topic.id, group)
         wanted = SubscriberGroupRecord(
@@ -692,11 +711,13 @@ class NamedTopicService:
         return topic
 
     def _named(self, name: str) -> tuple[Topic, NamedTopicRecord]:
-        """Return a named topic. Raises NamedTopicNotFound."""
+        """Return a named topic. Raises NamedTopicNotFound, NotLeader, WrongArgument."""
         topic = self._topic(name)
+        topic.check_leader(0)
         record = self._topics.get(topic.id)
         if record is None:
             raise NamedTopicNotFound(f"topic {name!r} is no named topic")
+        check_one_leader(topic.name, topic.record.leaders)
         return topic, record
 
     def _record(self, key: GroupKey, channel: int) -> ChannelRecord:
@@ -873,11 +894,3 @@ async def _submit(changes: Sequence[RecordChange]) -> None:
 
 def _no_group(group: str, topic: str) -> GroupDestroyed:
     return GroupDestroyed(f"topic {topic} has no subscriber group {group!r}")
-
-
-def _check_group_name(group: str) -> None:
-    if not group or len(group.encode()) > NAME_SIZE_MAX or group.startswith(ANONYMOUS_PREFIX):
-        raise WrongArgument(
-            f"group: expected 1 to {NAME_SIZE_MAX} bytes that do not begin with "
-            f"{ANONYMOUS_PREFIX!r}, got {group!r}"
-        )

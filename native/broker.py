@@ -62,10 +62,16 @@ NUMBER_MAX = (1 << 63) - 1
 
 
 class TopicInfo(NamedTuple):
-    """The short name of a topic and the number of its partitions."""
+    """The short name of a topic and the number of its partitions.
+
+    Attributes:
+        leaders: of each partition, HOST:PORT of the broker that leads it, an empty text if that is
+            not known yet; empty: the server is alone.
+    """
 
     name: str
     partition_count: int
+    leaders: tuple[str, ...] = ()
 
 
 class SendReceipt(NamedTuple):

@@ -78,6 +78,10 @@ class Unavailable(KledgerError):
     """The server cannot be reached, or cannot serve the request now; a retry may help."""
 
 
+class NotLeaderForPartition(Unavailable):
+    """Another broker of the cluster leads the partition; a lookup says which."""
+
+
 class Full(KledgerError):
     """A limit is reached, such as a producer's of pending messages; nothing was sent or added."""
 

@@ -56,7 +56,7 @@ class TopicOffload:
         state: of the last run since the start.
         error: why it failed, with the partition; empty unless it did.
         ledgers_left: closed ledgers with entries that are not offloaded.
-        ends: of each partition the first position that is not offloaded.
+        ends: of each partition that this broker leads the first position that is not offloaded.
     """
 
     state: OffloadState

@@ -312,6 +312,10 @@ class Topic:
             raise UnknownPartition(
                 f"partition {index} of {self.name}, expected 0 to {self.partition_count - 1}"
             )
+        self.check_leader(index)
+
+    def check_leader(self, index: int) -> None:
+        """Check that this broker leads a partition that exists. Raises NotLeader."""
         leader = self.leader_of(index)
         if leader is not None and leader != self._broker_id:
             raise NotLeader(

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from kledger.cli import live, policies, usage_error
@@ -29,6 +30,7 @@ from kledger.native.forwarder.topic_forwarder import ForwardRequest, TopicForwar
 from kledger.native.message_id import MessageId
 from kledger.native.rpc.client import RpcClient
 from kledger.native.rpc.client_credentials import ClientCredentials
+from kledger.native.rpc.routing_broker import RoutingBroker
 from kledger.runtime.clock import SystemClock
 from kledger.runtime.entropy import SystemEntropy
 
@@ -272,13 +274,13 @@ def forward(arguments: argparse.Namespace) -> int:
 async def _forward(arguments: argparse.Namespace, request: ForwardRequest, to: str) -> None:
     async with AsyncExitStack() as stack:
         credentials = read_command_config(arguments.command_config).credentials
-        here = await stack.enter_async_context(_broker(arguments.native, credentials))
-        await here.connect()
+        source, here = await stack.enter_async_context(_broker(arguments.native, credentials))
+        await source.connect()
         is_one_server = to == arguments.native
-        there = here
+        target, there = source, here
         if not is_one_server:
             credentials = read_command_config(arguments.to_command_config).credentials
-            there = await stack.enter_async_context(_broker(to, credentials))
+            target, there = await stack.enter_async_context(_broker(to, credentials))
         forwarder = TopicForwarder(
             request, here, there, clock=SystemClock(), entropy=SystemEntropy()
         )
@@ -286,7 +288,7 @@ async def _forward(arguments: argparse.Namespace, request: ForwardRequest, to: s
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, forwarder.close)
         try:
-            await there.connect(timeout_ms=TARGET_LOOK_MS)
+            await target.connect(timeout_ms=TARGET_LOOK_MS)
         except Unavailable as error:
             logger.warning("retrying, as the server of %s is down: %s", request.target, error)
         await forwarder.open()
@@ -309,10 +311,18 @@ def _ended(error: KledgerError) -> KledgerError:
 
 
 @asynccontextmanager
-async def _broker(address: str, credentials: ClientCredentials) -> AsyncIterator[RpcClient]:
-    """Provide a client that connects at its first request, or when `connect` is called."""
-    broker = RpcClient(address, credentials=credentials)
+async def _broker(
+    address: str, credentials: ClientCredentials
+) -> AsyncIterator[tuple[RpcClient, RoutingBroker]]:
+    """Provide a client that connects at its first request, or when `connect` is called.
+
+    Yields:
+        The client of the named broker, and all brokers of its cluster, which may be it alone.
+    """
+    connect = partial(RpcClient, credentials=credentials)
+    first = connect(address)
+    broker = RoutingBroker(first, connect)
     try:
-        yield broker
+        yield first, broker
     finally:
         await broker.close()

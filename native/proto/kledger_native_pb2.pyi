@@ -108,16 +108,18 @@ class HelloRequest(_message.Message):
     def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., client: _Optional[str] = ...) -> None: ...
 
 class HelloResponse(_message.Message):
-    __slots__ = ("version_min", "version_max", "version", "message_bytes_max")
+    __slots__ = ("version_min", "version_max", "version", "message_bytes_max", "brokers")
     VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
     VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
     version_min: int
     version_max: int
     version: int
     message_bytes_max: int
-    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., version: _Optional[int] = ..., message_bytes_max: _Optional[int] = ...) -> None: ...
+    brokers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., version: _Optional[int] = ..., message_bytes_max: _Optional[int] = ..., brokers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ProduceRequest(_message.Message):
     __slots__ = ("open", "batches")
@@ -288,12 +290,16 @@ class LookupRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., create: _Optional[bool] = ...) -> None: ...
 
 class LookupResponse(_message.Message):
-    __slots__ = ("name", "partition_count")
+    __slots__ = ("name", "partition_count", "brokers", "leaders")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     partition_count: int
-    def __init__(self, name: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
+    brokers: _containers.RepeatedScalarFieldContainer[str]
+    leaders: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., partition_count: _Optional[int] = ..., brokers: _Optional[_Iterable[str]] = ..., leaders: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GetLastRecordRequest(_message.Message):
     __slots__ = ("topic", "partition")

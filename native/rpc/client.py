@@ -107,6 +107,20 @@ class RpcClient:
         """
         await self._connection.ready(timeout_ms, retry_ms=retry_ms)
 
+    @property
+    def address(self) -> str:
+        """The address in use, or being tried."""
+        return self._connection.address
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """The brokers of the server's cluster when it was connected; empty: it is alone."""
+        return self._connection.brokers
+
+    async def ask_brokers(self) -> tuple[str, ...]:
+        """Return the brokers of the server's cluster now, HOST:PORT; empty text: not known."""
+        return await self._connection.ask_brokers()
+
     async def close(self) -> None:
         """Close every link, then the connection; may be repeated."""
         await asyncio.gather(*(link.close() for link in self._links))

@@ -98,6 +98,8 @@ class RpcConnection:
         """The agreed protocol version; 0 while the connection is lost."""
         self.message_bytes_max = 0
         """The largest message that the server accepts."""
+        self.brokers: tuple[str, ...] = ()
+        """Of the server's cluster, when they were asked for; see HelloResponse."""
 
     @property
     def address(self) -> str:
@@ -150,6 +152,11 @@ class RpcConnection:
             if is_own_task_cancelled():
                 raise
             raise self.closed() from None
+
+    async def ask_brokers(self) -> tuple[str, ...]:
+        """Return the brokers of the server's cluster, as they are now. Raises as `call`."""
+        self.brokers = tuple((await self.call("Hello", self._hello_request())).brokers)
+        return self.brokers
 
     def stream(self, name: str) -> Any:
         """Begin a stream on a connection that is ready."""
@@ -215,10 +222,8 @@ class RpcConnection:
 
     async def _hello(self) -> KledgerError | None:
         """Try to agree on a version; return the error, or None."""
-        lowest, highest = self._versions
-        request = pb.HelloRequest(version_min=lowest, version_max=highest, client="kledger")
         try:
-            answer = await self._unary("Hello", request, HELLO_TIMEOUT_MS)
+            answer = await self._unary("Hello", self._hello_request(), HELLO_TIMEOUT_MS)
             server = (answer.version_min, answer.version_max)
             self.version = agree(client=self._versions, server=server)
         except grpc.aio.AioRpcError as error:
@@ -226,9 +231,14 @@ class RpcConnection:
         except KledgerError as error:
             return error
         self.message_bytes_max = answer.message_bytes_max
+        self.brokers = tuple(answer.brokers)
         self._backoff.reset()
         self._tried_addresses = 0
         return None
+
+    def _hello_request(self) -> pb.HelloRequest:
+        lowest, highest = self._versions
+        return pb.HelloRequest(version_min=lowest, version_max=highest, client="kledger")
 
     async def _unary(self, name: str, request: Any, timeout_ms: int) -> Any:
         call = CALLS[name]

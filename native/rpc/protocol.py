@@ -26,6 +26,7 @@ from kledger.native.errors import (
     NamespaceNotFound,
     NotAllowed,
     NotInSequence,
+    NotLeaderForPartition,
     OffloadInProgress,
     SubscriberDisconnected,
     SubscriberGroupDestroyed,
@@ -140,6 +141,7 @@ CODES: Mapping[str, tuple[type[KledgerError], grpc.StatusCode]] = {
     "compaction_running": (CompactionRunning, _Status.FAILED_PRECONDITION),
     "offload_in_progress": (OffloadInProgress, _Status.FAILED_PRECONDITION),
     "not_allowed": (NotAllowed, _Status.PERMISSION_DENIED),
+    "not_leader_for_partition": (NotLeaderForPartition, _Status.UNAVAILABLE),
     "unavailable": (Unavailable, _Status.UNAVAILABLE),
 }
 _CODE_OF = ErrorTable({kind: code for code, (kind, _) in CODES.items()})

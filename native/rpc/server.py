@@ -9,7 +9,7 @@ Must not know: the implementation of the broker.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -62,6 +62,11 @@ METADATA_BYTES_MAX = 64 * 1024
 """Bytes of the headers of one call."""
 
 
+async def no_brokers() -> Sequence[str]:
+    """Return the brokers of a server that is alone."""
+    return ()
+
+
 class StreamFactory(Protocol):
     """Creates the server's side of a stream."""
 
@@ -93,6 +98,7 @@ class RpcServer:
         versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX),
         sessions: SessionSource | None = None,
         tls: TlsCredentials | None = None,
+        brokers: Callable[[], Awaitable[Sequence[str]]] = no_brokers,
     ) -> None:
         """Prepare; nothing listens yet.
 
@@ -104,7 +110,9 @@ class RpcServer:
             versions: the lowest and the highest supported protocol version.
             sessions: asks each call whose it is; None: every client may do everything.
             tls: keys and certificates; None: connections are not encrypted.
+            brokers: returns HOST:PORT of each broker of the cluster; nothing: the server is alone.
         """
+        self._brokers = brokers
         self._sessions: SessionSource = sessions or OpenSessions(broker)
         self._tls = tls
         self._supervisor = supervisor
@@ -311,4 +319,5 @@ class RpcServer:
             version_max=self._versions[1],
             version=version,
             message_bytes_max=self._message_bytes_max,
+            brokers=await self._brokers(),
         )

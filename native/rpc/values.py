@@ -219,12 +219,20 @@ def consumer_from(message: pb.OpenConsumer) -> ConsumerRequest:
 
 def topic_info_to(info: TopicInfo) -> pb.LookupResponse:
     """Write the name and the partitions of a topic."""
-    return pb.LookupResponse(name=info.name, partition_count=info.partition_count)
+    indexes = {address: index for index, address in enumerate(dict.fromkeys(info.leaders))}
+    return pb.LookupResponse(
+        name=info.name,
+        partition_count=info.partition_count,
+        brokers=indexes,
+        leaders=[indexes[address] for address in info.leaders],
+    )
 
 
 def topic_info_from(message: pb.LookupResponse) -> TopicInfo:
     """Read the name and the partitions of a topic."""
-    return TopicInfo(message.name, message.partition_count)
+    brokers = tuple(message.brokers)
+    leaders = tuple([brokers[index] for index in message.leaders])
+    return TopicInfo(message.name, message.partition_count, leaders)
 
 
 def peeked_entry_to(entry: tuple[int, Position, bytes, int]) -> pb.PeekedEntry:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from kledger.named_topics.model import NamedTopicInfo, NamedTopicOptions, SubscriberGroupInfo
-from kledger.named_topics.service import ANONYMOUS_PREFIX
+from kledger.named_topics.options_plan import ANONYMOUS_PREFIX
 from kledger.native.broker import (
     Broker,
     ConsumerLink,

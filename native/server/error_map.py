@@ -34,6 +34,7 @@ _ERRORS: ErrorTable[type[errors.KledgerError]] = ErrorTable(
         topics_errors.StrategyNotAllowed: errors.NotAllowed,
         topics_errors.StrategyFailed: errors.Unavailable,
         topics_errors.TopicStorageFailed: errors.Unavailable,
+        topics_errors.NotLeader: errors.NotLeaderForPartition,
         topics_errors.OutOfOrderSequence: errors.NotInSequence,
         # Every other error of a topic, a batch or a setting is a fault of the request.
         topics_errors.TopicsError: errors.InvalidArgument,

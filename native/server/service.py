@@ -5,15 +5,18 @@ the packages below are translated to `native.errors`. Partitions are opened on d
 with their partition. A topic's subscription consists of the subscriptions of that name in its
 partitions; a partition that was added later may not have it yet. If no partition has it, the answer
 is SubscriptionNotFound.
+A broker of a cluster answers for the partitions that it leads; the client asks all leaders of a
+topic and combines what they answer.
 Must not know: whether its client runs in the same process, the Kafka façade.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Protocol
 from uuid import UUID
 
+from kledger.delivery.errors import PartitionIndexOutOfRange
 from kledger.delivery.partition_directory import PartitionDirectory
 from kledger.delivery.record_locations import committed_end, last_record, offset_of, record_at
 from kledger.delivery.subscribed_partition import SubscribedPartition
@@ -104,6 +107,27 @@ class KafkaClients(Protocol):
         ...
 
 
+class NativeCluster(Protocol):
+    """The other brokers of the same cluster."""
+
+    @property
+    def broker_ids(self) -> Sequence[int]:
+        """All of them and this one, ascending."""
+        ...
+
+    def address_of(self, broker_id: int) -> str:
+        """Return HOST:PORT for native clients of a broker; empty: it is not known yet."""
+        ...
+
+    async def refresh(self) -> None:
+        """Apply what other brokers have changed before this call.
+
+        Raises:
+            LedgerError: it is not known.
+        """
+        ...
+
+
 class NativeService:
     """The broker of all native clients of one server; see `native.broker` for its methods."""
 
@@ -121,6 +145,7 @@ class NativeService:
         forget_topic: ForgetTopic | None = None,
         kafka_clients: KafkaClients | None = None,
         function_modules: Sequence[str] = (),
+        cluster: NativeCluster | None = None,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -136,11 +161,17 @@ class NativeService:
             forget_topic: called when a topic was deleted, to delete what else refers to it.
             kafka_clients: of the same server.
             function_modules: those of which subscriber groups may name functions.
+            cluster: the broker's; None: the server is alone.
         """
         self._store = store
         self._registry = registry
+        self._cluster = cluster
         self._partitions = PartitionDirectory(
-            registry, clock=clock, timers=timers, supervisor=supervisor
+            registry,
+            clock=clock,
+            timers=timers,
+            supervisor=supervisor,
+            refresh=None if cluster is None else cluster.refresh,
         )
         self._cleaner = cleaner
         self._offloading = offloading
@@ -161,12 +192,37 @@ class NativeService:
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
         """Find a topic, and create it if that is allowed."""
         try:
-            found = self._topic(topic)
+            found = await self._topic(topic)
         except TopicNotFound:
             if not (create and self._auto_create_topics):
                 raise
             found = await self._create(topic)
-        return TopicInfo(found.name, found.partition_count)
+        leaders = found.record.leaders
+        addresses = await self._addresses_of(set(leaders))
+        return TopicInfo(
+            found.name, found.partition_count, tuple([addresses[each] for each in leaders])
+        )
+
+    async def broker_addresses(self) -> list[str]:
+        """Return HOST:PORT of each broker of the cluster, by id; without a cluster nothing.
+
+        Raises:
+            Unavailable: it is not known what other brokers have changed.
+        """
+        broker_ids = () if self._cluster is None else self._cluster.broker_ids
+        return list((await self._addresses_of(broker_ids)).values())
+
+    async def _addresses_of(self, broker_ids: Collection[int]) -> dict[int, str]:
+        """Return what native clients connect to; an empty text for a broker that has not begun."""
+        cluster = self._cluster
+        if cluster is None:
+            return {}
+        addresses = {each: cluster.address_of(each) for each in broker_ids}
+        if "" in addresses.values():
+            with translating():
+                await cluster.refresh()
+            addresses = {each: cluster.address_of(each) for each in broker_ids}
+        return addresses
 
     async def open_producer(
         self, topic: str, partition: int, *, name: str, on_ended: OnEnded
@@ -212,7 +268,7 @@ class NativeService:
             return await last_record(opened.log, opened.visibility_filter)
 
     async def committed_ends(self, topic: str) -> list[Position]:
-        """Return for each partition the position behind the last entry that can be read."""
+        """Return for each led partition the position behind the last entry that can be read."""
         ends = []
         for opened in await self._open_all(topic):
             with translating(opened):
@@ -242,7 +298,7 @@ class NativeService:
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its subscriptions. Raises TopicNotFound."""
-        topic = self._topic(name)
+        topic = await self._topic(name)
         with translating():
             await self._registry.delete(topic.name, topic_id=topic.id)
             await self._named_topics.forget(topic.id)
@@ -257,7 +313,7 @@ class NativeService:
         """Return the numbers of a topic."""
         opened = await self._open_all(name)
         return TopicStats(
-            name=self._topic(name).name,
+            name=opened[0].topic.name,
             partitions=tuple(_partition_stats(each.log) for each in opened),
             subscriptions=_names(opened),
         )
@@ -265,9 +321,10 @@ class NativeService:
     async def create_partitions(self, name: str, count: int) -> None:
         """Add partitions to a topic, until it has `count`."""
         check_count("count", count, 1, PARTITIONS_MAX)
-        topic = self._topic(name)
+        topic = await self._topic(name)
         with translating():
-            await self._registry.create_partitions(topic.name, count)
+            leaders = self._named_topics.leaders_of_new(topic, count)
+            await self._registry.create_partitions(topic.name, count, leaders)
         self._named_topics.note_partitions(topic)
 
     async def terminate(self, name: str) -> list[RecordLocation]:
@@ -284,15 +341,13 @@ class NativeService:
 
     async def start_compaction(self, topic: str) -> None:
         """Begin to compact a topic."""
-        found = self._topic(topic)
         with translating():
-            self._cleaner.start(found)
+            self._cleaner.start(await self._partitions.led_topic(topic))
 
     async def compaction_status(self, topic: str) -> TopicCompactionStatus:
         """Return how far the compaction of a topic has come."""
-        found = self._topic(topic)
         with translating():
-            status = await self._cleaner.status(found)
+            status = await self._cleaner.status(await self._partitions.led_topic(topic))
         return TopicCompactionStatus(
             state=status.state,
             error=status.error,
@@ -305,19 +360,21 @@ class NativeService:
         self, topic: str, position: Position | None, partition: int | None
     ) -> None:
         """Begin to copy closed ledgers of a topic to the tier."""
-        found = self._topic(topic)
-        if partition is not None and not 0 <= partition < found.partition_count:
-            raise TopicNotFound(
-                f"partition {partition} of {found.name}, expected 0 to {found.partition_count - 1}"
-            )
         with translating():
+            try:
+                found = await (
+                    self._partitions.led_topic(topic)
+                    if partition is None
+                    else self._partitions.topic_of(topic, partition)
+                )
+            except PartitionIndexOutOfRange as error:
+                raise TopicNotFound(str(error)) from None
             self._offloading.start(found, position, partition=partition)
 
     async def offload_status(self, topic: str) -> TopicOffloadStatus:
         """Return how far the offloading of a topic has come."""
-        found = self._topic(topic)
         with translating():
-            status = await self._offloading.status(found)
+            status = await self._offloading.status(await self._partitions.led_topic(topic))
         return TopicOffloadStatus(
             state=status.state.value,
             error=status.error,
@@ -345,7 +402,7 @@ class NativeService:
         """Return what is set for a namespace, or for a topic itself, by Pulsar's names."""
         with translating():
             if not is_namespace(name):
-                return policies_of(self._partitions.topic(name).configs)
+                return policies_of((await self._partitions.topic(name)).configs)
             self._registry.namespaces.check_known(name)
             return policies_of(self._registry.namespaces.configs_of(name))
 
@@ -358,7 +415,8 @@ class NativeService:
             if is_namespace(name):
                 await self._registry.alter_namespace_configs(name, changes)
             else:
-                await self._registry.alter_configs(self._partitions.topic(name).name, changes)
+                topic = await self._partitions.topic(name)
+                await self._registry.alter_configs(topic.name, changes)
 
     # Subscriptions
 
@@ -542,10 +600,10 @@ class NativeService:
         """End every link and close every subscription; may be repeated."""
         await self._partitions.close()
 
-    def _topic(self, name: str) -> Topic:
+    async def _topic(self, name: str) -> Topic:
         """Return a topic by either of its names. Raises TopicNotFound, Unavailable."""
         with translating():
-            return self._partitions.topic(name)
+            return await self._partitions.topic(name)
 
     async def _open(self, topic: str, partition: int) -> SubscribedPartition:
         """Return a partition. Raises InvalidArgument, TopicNotFound, Unavailable."""
@@ -553,7 +611,7 @@ class NativeService:
             return await self._partitions.open(topic, partition)
 
     async def _open_all(self, topic: str) -> list[SubscribedPartition]:
-        """Return all partitions of a topic, in order. Raises TopicNotFound, Unavailable."""
+        """Return the led partitions of a topic, in order. Raises TopicNotFound, Unavailable."""
         with translating():
             return await self._partitions.open_all(topic)
 
@@ -566,7 +624,7 @@ class NativeService:
             try:
                 return await self._registry.create(name)
             except TopicAlreadyExists:  # created concurrently
-                return self._topic(name)
+                return await self._topic(name)
 
 
 async def _open_subscription(opened: SubscribedPartition, request: ConsumerRequest) -> Subscription:
@@ -625,9 +683,10 @@ def _names(opened: list[SubscribedPartition]) -> tuple[str, ...]:
 
 def _check_one_partition(opened: list[SubscribedPartition], target: SeekTarget) -> None:
     """Refuse a message as the target of several partitions."""
-    if isinstance(target, RecordPosition) and len(opened) > 1:
+    count = opened[0].topic.partition_count
+    if isinstance(target, RecordPosition) and count > 1:
         raise InvalidArgument(
-            f"target: a message of one partition, expected a time for all {len(opened)} of them"
+            f"target: a message of one partition, expected a time for all {count} of them"
         )
 
 

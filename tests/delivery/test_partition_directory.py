@@ -36,6 +36,27 @@ async def test_what_does_not_exist_is_refused() -> None:
             await partitions.open("orders", 0)
 
 
+async def test_broker_of_a_cluster_looks_for_changes_of_others_before_it_refuses() -> None:
+    async with partition_directory() as (opened, partitions):
+        looks = 0
+
+        async def refresh() -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                await opened.registry.create("orders", partitions=1)
+            elif looks == 2:
+                await opened.registry.create_partitions("orders", 2)
+
+        partitions.refresh = refresh
+        assert "orders-0" == (await partitions.open("orders", 0)).name
+        assert 2 == len(await partitions.open_all("orders") + [await partitions.open("orders", 1)])
+        assert 2 == looks
+        with pytest.raises(PartitionIndexOutOfRange):
+            await partitions.open("orders", 2)
+        assert 3 == looks
+
+
 async def test_topic_created_again_gets_a_new_partition() -> None:
     async with partition_directory() as (opened, partitions):
         await opened.registry.create("orders")

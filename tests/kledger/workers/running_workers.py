@@ -65,6 +65,11 @@ class RunningWorkers:
         found = self.wait_logged(rf"worker {index} is ready: (.*), process (\d+)$")
         return dict(part.split("=", 1) for part in found[1].split()), int(found[2])
 
+    def wait_next_worker(self) -> tuple[int, int]:
+        """Return the index and the process id of the next worker that becomes ready."""
+        found = self.wait_logged(r"worker (\d+) is ready: .*, process (\d+)$")
+        return int(found[1]), int(found[2])
+
     def stop(self) -> int:
         """End it in order; return its exit code."""
         self.process.terminate()

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import kledger
 from kledger.testing import Server
 from tests.native.contract.words import SOON_MS
+from tests.native.two_workers import two_workers
 
 NO_SETTINGS: Mapping[str, object] = MappingProxyType({})
 
@@ -34,7 +35,20 @@ async def remote(settings: Mapping[str, object] = NO_SETTINGS) -> AsyncIterator[
         yield client
 
 
+@asynccontextmanager
+async def workers(settings: Mapping[str, object] = NO_SETTINGS) -> AsyncIterator[kledger.Client]:
+    """Two workers, which lead partitions by turns; connected to the one without the first."""
+    async with (
+        two_workers(settings) as (_, second),
+        kledger.connect(
+            f"kledger://{second.native_address}", operation_timeout_ms=SOON_MS
+        ) as client,
+    ):
+        yield client
+
+
 TRANSPORTS: dict[str, Callable[..., AbstractAsyncContextManager[kledger.Client]]] = {
     "embedded": embedded,
     "remote": remote,
+    "workers": workers,
 }
