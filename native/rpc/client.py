@@ -8,10 +8,12 @@ Must not know: producers, consumers, how they reconnect.
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kledger.native.broker import ConsumerRequest, OnEnded
 from kledger.native.client.operations import OPERATION_TIMEOUT_MS
+from kledger.native.errors import KledgerError
 from kledger.native.rpc.client_credentials import ANONYMOUS_CREDENTIALS, ClientCredentials
 from kledger.native.rpc.client_links import (
     RpcConsumerLink,
@@ -116,6 +118,15 @@ class RpcClient:
     def brokers(self) -> tuple[str, ...]:
         """The brokers of the server's cluster when it was connected; empty: it is alone."""
         return self._connection.brokers
+
+    async def catch_up(self) -> None:
+        """Let the server apply what other brokers have changed, if it is connected.
+
+        A server that is connected later does so then. One that fails now is asked by the next call.
+        """
+        if self._connection.version:
+            with suppress(KledgerError):
+                await self._connection.ask_brokers()
 
     async def ask_brokers(self) -> tuple[str, ...]:
         """Return the brokers of the server's cluster now, HOST:PORT; empty text: not known."""

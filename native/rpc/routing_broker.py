@@ -4,7 +4,8 @@ Rule: a call of one partition goes to its leader, a call of a topic to all leade
 their answers are combined, a call of a named topic to the leader of its channels, and every other
 call to the broker that the client is connected to. A look-up says who leads; it is repeated when a
 broker answers that it does not lead, or cannot be reached. A broker that cannot be reached is like
-a lost connection to a server that is alone.
+a lost connection to a server that is alone. A change of what brokers share ends when all that are
+connected have applied it.
 Must not know: how answers are combined, how a call is sent.
 """
 
@@ -56,6 +57,10 @@ class BrokerClient(Broker, Protocol):
 
     async def ask_brokers(self) -> Sequence[str]:
         """Return HOST:PORT of each broker of its cluster; an empty text is one not known yet."""
+        ...
+
+    async def catch_up(self) -> None:
+        """Let the broker apply what others have changed; at the latest when it is connected."""
         ...
 
 
@@ -114,6 +119,20 @@ def _at_all_leaders(
         return await self.ask_leaders(topic, _asking(call, *given, **named), combine)
 
     return method
+
+
+def _changing(
+    method: Callable[Concatenate["RoutingBroker", P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate["RoutingBroker", P], Coroutine[Any, Any, R]]:
+    """Return a method that changes what brokers share, and ends when all have applied it."""
+
+    @functools.wraps(method)
+    async def changing(self: "RoutingBroker", /, *given: P.args, **named: P.kwargs) -> R:
+        answer = await method(self, *given, **named)
+        await self.let_all_catch_up()
+        return answer
+
+    return changing
 
 
 def _asking(call: UnaryCall[P, R], *given: P.args, **named: P.kwargs) -> Ask[R]:
@@ -215,6 +234,10 @@ class RoutingBroker:
                     raise
             await self._clock.sleep(backoff.next_ms())
 
+    async def let_all_catch_up(self) -> None:
+        """Let all connected brokers apply what others have changed: the client sees its changes."""
+        await asyncio.gather(*(each.catch_up() for each in (self.first, *self._clients.values())))
+
     async def _ask_brokers(self, ask: Ask[R]) -> list[R]:
         """Ask every broker of the cluster whose address is known. Raises the first error."""
         addresses = [each for each in await self.first.ask_brokers() if each]
@@ -290,8 +313,8 @@ class RoutingBroker:
     create_topic = _at_any(UnaryCalls.create_topic)
     topics = _at_any(UnaryCalls.topics)
     # What is stored of a named topic is at the leader of its channels.
-    delete_topic = _at_leader(UnaryCalls.delete_topic, partition=CHANNEL_0)
-    create_partitions = _at_leader(UnaryCalls.create_partitions, partition=CHANNEL_0)
+    delete_topic = _changing(_at_leader(UnaryCalls.delete_topic, partition=CHANNEL_0))
+    create_partitions = _changing(_at_leader(UnaryCalls.create_partitions, partition=CHANNEL_0))
 
     committed_ends = _at_all_leaders(UnaryCalls.committed_ends, combined_answers.listed)
     terminate = _at_all_leaders(UnaryCalls.terminate, combined_answers.listed)
@@ -321,7 +344,7 @@ class RoutingBroker:
     create_namespace = _at_any(UnaryCalls.create_namespace)
     delete_namespace = _at_any(UnaryCalls.delete_namespace)
     policies = _at_any(UnaryCalls.policies)
-    set_policies = _at_any(UnaryCalls.set_policies)
+    set_policies = _changing(_at_any(UnaryCalls.set_policies))
 
     # Subscriptions
 
@@ -365,6 +388,7 @@ class RoutingBroker:
 
     # Named topics
 
+    @_changing
     async def open_named_topic(
         self, name: str, *, channel_count: int, options: NamedTopicOptions, create: bool
     ) -> NamedTopicInfo:
@@ -390,7 +414,7 @@ class RoutingBroker:
         answers = await self._ask_brokers(lambda client: client.named_topics())
         return sorted({name for names in answers for name in names})
 
-    destroy_named_topic = _at_leader(UnaryCalls.destroy_named_topic, partition=CHANNEL_0)
+    destroy_named_topic = _changing(_at_leader(UnaryCalls.destroy_named_topic, partition=CHANNEL_0))
     ensure_subscriber_group = _at_leader(UnaryCalls.ensure_subscriber_group, partition=CHANNEL_0)
     destroy_subscriber_group = _at_leader(UnaryCalls.destroy_subscriber_group, partition=CHANNEL_0)
     subscriber_groups = _at_leader(UnaryCalls.subscriber_groups, partition=CHANNEL_0)

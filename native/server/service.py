@@ -206,11 +206,16 @@ class NativeService:
     async def broker_addresses(self) -> list[str]:
         """Return HOST:PORT of each broker of the cluster, by id; without a cluster nothing.
 
+        Before that, all that other brokers have changed is applied: clients rely on it.
+
         Raises:
-            Unavailable: it is not known what other brokers have changed.
+            Unavailable: it is not known what they have changed.
         """
-        broker_ids = () if self._cluster is None else self._cluster.broker_ids
-        return list((await self._addresses_of(broker_ids)).values())
+        if self._cluster is None:
+            return []
+        with translating():
+            await self._cluster.refresh()
+        return [self._cluster.address_of(each) for each in self._cluster.broker_ids]
 
     async def _addresses_of(self, broker_ids: Collection[int]) -> dict[int, str]:
         """Return what native clients connect to; an empty text for a broker that has not begun."""

@@ -8,10 +8,13 @@ import pytest
 
 from kledger.ledger.testing import FaultyEngine
 from kledger.runtime.tasks import Supervisor
-from kledger.topics.cleaner import RETRY_MS, Cleaner, TopicCompaction
+from kledger.topics.cleaner import RETRY_MS, Cleaner, TopicCompaction, summarized
 from kledger.topics.config.topic_config import TopicDefaults
 from kledger.topics.errors import CompactionRunning, StrategyNotAllowed
-from kledger.topics.partition.partition_compaction import CompactionState
+from kledger.topics.partition.partition_compaction import (
+    CompactionState,
+    PartitionCompactionStatus,
+)
 from kledger.topics.topic import Topic
 from tests.topics.compaction.strategies import open_here
 from tests.topics.partition.test_compaction import ALLOWED, COMPACTED, by, keyed
@@ -278,3 +281,11 @@ async def test_a_strategy_that_is_not_allowed_any_more_is_refused_at_once_and_re
         status = await cleaner.status(topic)
         assert CompactionState.ERROR == status.state
         assert "compaction.strategy.modules (none), got own:largest" in status.error
+
+
+def test_errors_name_the_partitions_of_a_broker_by_their_indexes() -> None:
+    """They were counted, and a broker of a cluster leads some partitions only."""
+    failed = PartitionCompactionStatus(state=CompactionState.ERROR, error="disk")
+    good = PartitionCompactionStatus(state=CompactionState.SUCCESS)
+    found = summarized({1: good, 3: failed, 5: failed}, (None, None, None))
+    assert "partition 3: disk; partition 5: disk" == found.error

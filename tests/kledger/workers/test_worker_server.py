@@ -144,7 +144,9 @@ def test_all_kinds_of_listeners_are_shared(tmp_path: Path) -> None:
                 assert check(outside, 60, has_tls=True) is None
             ca = authority().pem
             with kledger.sync.connect(f"kledger+tls://{each['native']}", ca=ca) as client:
-                client.topics()
+                if "orders" not in client.topics():
+                    client.create_topic("orders", partitions=2)
+                assert 2 == len(client.topic_stats("orders").partitions)
         assert 0 == running.stop()
 
 

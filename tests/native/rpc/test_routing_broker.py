@@ -9,6 +9,7 @@ import pytest
 
 import kledger
 from kledger.ledger import Position
+from kledger.ledger.shared_tables import SharedTables
 from kledger.named_topics.model import CommitRequest, NamedTopicOptions
 from kledger.native.broker import EARLIEST, Broker, ConsumerRequest, TopicInfo
 from kledger.native.errors import (
@@ -43,6 +44,10 @@ class ConnectedBroker(RecordingBroker):
         self.address = address
         self.leaders = leaders
         self.positions: list[Position] = []
+        self.catch_ups = 0
+
+    async def catch_up(self) -> None:
+        self.catch_ups += 1
 
     async def ask_brokers(self) -> tuple[str, ...]:
         return ("a:1", "", "b:2") if self.leaders else ()
@@ -277,6 +282,24 @@ async def test_named_topic_that_another_broker_has_created_meanwhile() -> None:
     assert ["open_named_topic"] == [name for name, *_ in cluster.called()["a:1"]]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        OF_ANY["set_policies"],
+        OF_CHANNELS["delete_topic"],
+        OF_CHANNELS["create_partitions"],
+        OF_CHANNELS["open_named_topic"],
+        OF_CHANNELS["destroy_named_topic"],
+    ],
+)
+async def test_all_connected_brokers_catch_up_with_a_change(call: Call) -> None:
+    cluster = Cluster()
+    await cluster.client.subscriptions("orders")
+    await call(cluster.client)
+    brokers = [cluster.first, *cluster.connected.values()]
+    assert [1, 1, 1] == [each.catch_ups for each in brokers]
+
+
 async def test_close_closes_every_connection() -> None:
     cluster = Cluster()
     await cluster.client.subscriptions("orders")
@@ -322,6 +345,34 @@ async def test_worker_names_the_leaders_and_refuses_partitions_of_others() -> No
         assert addresses[1:] == (await one.lookup("small", create=False)).leaders
         with pytest.raises(NotLeaderForPartition):
             await one.topic_stats("small")
+
+
+async def test_client_sees_its_own_changes_at_every_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the workers look for changes of each other only when they must."""
+    monkeypatch.setattr(SharedTables, "_look", lambda _: None)
+    async with (
+        two_workers() as servers,
+        kledger.connect(f"kledger://{servers[1].native_address}") as client,
+    ):
+        await client.create_topic("orders", partitions=2)
+        await client.create_producer("orders")
+        await client.create_partitions("orders", 5)
+        assert 5 == len((await client.topic_stats("orders")).partitions)
+        await client.set_policies("orders", {"compactionThreshold": 5})
+        for server in servers:
+            assert {"compactionThreshold": "5"} == await server.broker.policies("orders")
+        await client.delete_topic("orders")
+        assert [] == await client.topics()
+        for server in servers:
+            assert [] == await server.broker.topics()
+        jobs = await client.named_topic("jobs", channel_count=2)
+        assert 3 == (await client.named_topic("jobs", channel_count=3)).channel_count
+        for server in servers:
+            assert 3 == (await server.broker.lookup("jobs", create=False)).partition_count
+        await client.create_topic("more", partitions=2)
+        assert 2 == len((await client.topic_stats("more")).partitions)
+        assert ["jobs"] == await client.named_topics()
+        assert 2 == jobs.channel_count
 
 
 async def test_server_that_is_alone_has_one_connection() -> None:
