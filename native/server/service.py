@@ -326,8 +326,9 @@ class NativeService:
     async def create_partitions(self, name: str, count: int) -> None:
         """Add partitions to a topic, until it has `count`."""
         check_count("count", count, 1, PARTITIONS_MAX)
-        topic = await self._topic(name)
         with translating():
+            # Only its leader knows whether it is a named topic.
+            topic = await self._partitions.topic_of(name, 0)
             leaders = self._named_topics.leaders_of_new(topic, count)
             await self._registry.create_partitions(topic.name, count, leaders)
         self._named_topics.note_partitions(topic)

@@ -1,12 +1,17 @@
 """Native clients of real workers, of which one is killed."""
 
 import asyncio
+import json
 import os
 import signal
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 import kledger
+import kledger.sync
+from kledger.cli import run
 from tests.kledger.workers.running_workers import RunningWorkers
 
 ANY = "127.0.0.1:0"
@@ -67,4 +72,31 @@ async def test_clients_go_on_behind_a_worker_that_was_killed(tmp_path: Path) -> 
             assert 2 * HALF == sum(each.end_offset for each in stats.partitions)
             for each in (view, subscriber, publisher, producer, consumer):
                 await each.close()
+        assert 0 == running.stop()
+
+
+def test_commands_work_on_topics_of_several_workers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with RunningWorkers("--data", str(tmp_path), "--native", ANY) as running:
+        address = running.ready["native"]
+        with kledger.sync.connect(f"kledger://{address}") as client:
+            client.create_topic("orders", partitions=4)
+            with client.create_producer("orders") as producer:
+                for value in values(range(40)):
+                    producer.send(value, key=value.decode())
+
+        def output(*words: str) -> str:
+            assert 0 == run([*words, "--native", address])
+            return capsys.readouterr().out
+
+        output("subscription", "create", "orders", "s", "--from", "earliest")
+        found = json.loads(output("subscription", "stats", "orders", "s", "--json"))
+        assert 40 == found["backlog"]
+        output("topic", "forward", "orders", "copies", "--until-caught-up")
+        for topic in ("orders", "copies"):
+            table = json.loads(output("topic", "table", topic, "--json"))
+            assert {str(each) for each in range(40)} == {each["key"] for each in table["rows"]}
+        output("topic", "delete", "orders")
+        assert "copies\n" == output("topic", "list")
         assert 0 == running.stop()
