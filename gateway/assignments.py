@@ -1,11 +1,13 @@
-"""Assignments: the brokers that a user demands for new partitions.
+"""Assignments: the brokers of partitions, those that they have and those that a user demands.
 
 Rule: a partition has one replica, so an assignment names one broker that is known.
-Must not know: topics.
+Must not know: requests, how brokers are chosen.
 """
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
+
+from kledger.topics import Topic
 
 
 class BrokerAssignment(Protocol):
@@ -31,3 +33,13 @@ def one_of(broker_ids: Collection[int]) -> str:
     if len(broker_ids) == 1:
         return f"node {min(broker_ids)} alone, as no other broker is registered"
     return f"one of the brokers {', '.join(map(str, sorted(broker_ids)))}"
+
+
+def leaders_of(topic: Topic, node_id: int) -> Sequence[int]:
+    """Return the broker of each partition.
+
+    Args:
+        topic: has the partitions.
+        node_id: of this broker, which leads everything if it is alone.
+    """
+    return topic.record.leaders or [node_id] * topic.partition_count

@@ -15,7 +15,7 @@ Behaviour:
 
 from collections.abc import Iterator
 
-from kledger.gateway.metadata.topic_descriptions import leaders_of
+from kledger.gateway.assignments import leaders_of
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k75_describe_topic_partitions import (

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kledger.gateway.metadata.topic_descriptions import leaders_of
+from kledger.gateway.assignments import leaders_of
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 

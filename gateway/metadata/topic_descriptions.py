@@ -8,6 +8,7 @@ Must not know: versions, except for the null name; how parts of a response are c
 from collections.abc import Sequence
 
 from kledger.gateway.api_errors import ApiError, code_and_message_of
+from kledger.gateway.assignments import leaders_of
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k03_metadata import (
     MetadataRequestTopic,
@@ -64,11 +65,6 @@ def describe_topic(
         ],
         topic_authorized_operations=authorized_operations,
     )
-
-
-def leaders_of(topic: Topic, node_id: int) -> Sequence[int]:
-    """Return the broker of each partition; `node_id` is that of this one."""
-    return topic.record.leaders or [node_id] * topic.partition_count
 
 
 def describe_missing_topic(
