@@ -174,7 +174,8 @@ def describe_quorum(
     """
     from kledger.gateway.wire.messages import k55_describe_quorum as k55
 
-    services, config = context.services, context.services.config
+    services = context.services
+    leader_id = services.brokers.controller_id
     asked = [
         (topic.topic_name, each.partition_index)
         for topic in request.topics
@@ -193,7 +194,7 @@ def describe_quorum(
             )
         now_ms, end = services.clock.now_ms(), services.registry.epoch
         voter = k55.ReplicaState(
-            replica_id=config.node_id,
+            replica_id=leader_id,
             log_end_offset=end,
             last_fetch_timestamp=now_ms,
             last_caught_up_timestamp=now_ms,
@@ -201,13 +202,17 @@ def describe_quorum(
         return k55.DescribedPartition(
             partition_index=index,
             error_message=None,
-            leader_id=config.node_id,
+            leader_id=leader_id,
             high_watermark=end,
             current_voters=[voter],
         )
 
-    name, host, port = context.advertised
-    listener = k55.Listener(name=name, host=host, port=port)
+    shown = context.advertised
+    nodes = [
+        k55.Node(node_id=node_id, listeners=[k55.Listener(name=shown.name, host=host, port=port)])
+        for node_id, host, port in services.brokers.all(shown)
+        if is_found and node_id == leader_id
+    ]
     return k55.DescribeQuorumResponse(
         error_message=None,
         topics=[
@@ -219,7 +224,7 @@ def describe_quorum(
             )
             for topic in request.topics
         ],
-        nodes=[k55.Node(node_id=config.node_id, listeners=[listener])] if is_found else [],
+        nodes=nodes,
     )
 
 

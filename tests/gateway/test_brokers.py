@@ -16,6 +16,11 @@ from kledger.gateway.wire.messages.k19_create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from kledger.gateway.wire.messages.k55_describe_quorum import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
 from kledger.gateway.wire.messages.k60_describe_cluster import DescribeClusterRequest
 from kledger.security.acl_state import (
     AclRule,
@@ -176,3 +181,23 @@ async def test_no_two_brokers_assign_the_same_producer_id(tmp_path: Path) -> Non
     async with running_brokers(tmp_path) as brokers:
         ids = [await each.services.producer_ids.next_id() for each in brokers for _ in range(3)]
         assert len(set(ids)) == len(ids)
+
+
+async def test_every_broker_names_the_same_quorum(tmp_path: Path) -> None:
+    asked = DescribeQuorumRequest(
+        topics=[
+            TopicData(
+                topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)]
+            )
+        ]
+    )
+    async with running_brokers(tmp_path) as brokers:
+        for each in brokers:
+            async with each.client() as client:
+                answer = await client.ask(asked, 2)
+            (partition,) = answer.topics[0].partitions
+            assert partition.leader_id == 1
+            assert [voter.replica_id for voter in partition.current_voters] == [1]
+            assert [(node.node_id, node.listeners[0].port) for node in answer.nodes] == [
+                (1, brokers[0].port)
+            ]
