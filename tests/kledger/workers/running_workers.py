@@ -1,12 +1,16 @@
 """A parent with real workers, as a user starts it."""
 
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from threading import Timer
 from types import TracebackType
 from typing import Self
+
+from compat_tests.servers.ports import ReservedPort
 
 GUARD_SECONDS = 120.0
 """Against waiting for ever; nothing here takes as long."""
@@ -90,6 +94,27 @@ class RunningWorkers:
         assert self.process.stderr is not None
         self.process.stdout.close()
         self.process.stderr.close()
+
+
+def fixed_ports(count: int) -> int:
+    """Return the first of so many free ports that the kernel gives to nobody who does not name one.
+
+    For a server that is started again on its ports: others may take a port of the kernel's choice
+    while it is away.
+    """
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        low, high = map(int, file.read().split())
+    firsts: list[int] = [*range(high + 1, 65_536 - count), *range(20_000, low - count)]
+    begin = os.getpid() * 16 % len(firsts)  # test processes that run at once begin apart
+    for first in firsts[begin:] + firsts[:begin]:
+        with ExitStack() as taken:
+            try:
+                for number in range(first, first + count):
+                    taken.enter_context(ReservedPort("127.0.0.1", number))
+            except OSError:
+                continue
+            return first
+    raise AssertionError("no free ports")
 
 
 def command_line(process_id: int) -> Sequence[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from kledger.workers.reserved_ports import ReservedPorts
 from kledger.workers.worker_plan import WorkersMistake
+from tests.kledger.workers.running_workers import fixed_ports
 
 HOST = "127.0.0.1"
 
@@ -82,7 +83,8 @@ def test_port_of_the_workers_of_another_parent_is_refused(ports: ReservedPorts) 
 
 
 def test_port_that_another_parent_has_reserved_is_refused(ports: ReservedPorts) -> None:
-    _, port = ports.reserve("kafka", (HOST, 0))
+    port = fixed_ports(1)
+    ports.reserve("kafka", (HOST, port))
     other = ReservedPorts()
     with pytest.raises(WorkersMistake, match="in use"):
         other.reserve("kafka", (HOST, port))

@@ -17,7 +17,12 @@ from kledger.native.rpc.client import RpcClient
 from kledger.process import ServerProcess, arguments_for
 from kledger.settings import load
 from kledger.wiring import BrokerServer, CannotStart
-from tests.kledger.workers.running_workers import GUARD_SECONDS, RunningWorkers, command_line
+from tests.kledger.workers.running_workers import (
+    GUARD_SECONDS,
+    RunningWorkers,
+    command_line,
+    fixed_ports,
+)
 from tests.security.certificates import authority
 
 ANY = "127.0.0.1:0"
@@ -215,10 +220,10 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
 
 def test_killed_parent_can_be_started_again_at_once(tmp_path: Path) -> None:
     """Its workers may still have their ports and folders."""
-    with RunningWorkers("--data", str(tmp_path)) as first:
+    address = f"127.0.0.1:{fixed_ports(3)}"
+    with RunningWorkers("--data", str(tmp_path), kafka=address) as first:
         first.process.kill()
         first.process.wait()
-        address = first.ready["kafka"]
         with RunningWorkers("--data", str(tmp_path), kafka=address) as second:
             assert address == second.ready["kafka"]
             assert check(address, 60) is None
