@@ -26,9 +26,9 @@ from kledger.ledger.record_table import RecordChange, RecordTable, submit_togeth
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.keys import PARTITION_PREFIX, PartitionKeys
 from kledger.topics.partition import manifest, records
-from kledger.topics.partition.partition_loader import managed_ledger_name
 from kledger.topics.partition.partition_tier import Tier, tier_folder
 from kledger.topics.partition.records import TopicRecord
+from kledger.topics.partition_name import managed_ledger_name
 
 logger = logging.getLogger(__name__)
 

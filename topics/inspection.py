@@ -4,9 +4,7 @@ Rule: it only reads. A row narrows a search down; the batches that are found dec
 Must not know: how rows and entries are read, what the caller does with them.
 """
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
@@ -18,8 +16,7 @@ from kledger.topics.keys import PartitionKeys, ids_after
 from kledger.topics.partition import records
 from kledger.topics.partition.offset_index import Interval
 from kledger.topics.partition.records import TopicRecord
-
-_NAME = re.compile(r"(?P<topic>.+)-(?P<index>\d+)/(?P<id>[0-9a-f]{32})", re.DOTALL)
+from kledger.topics.partition_name import PartitionName, partition_of
 
 
 class Rows(Protocol):
@@ -32,26 +29,6 @@ class Rows(Protocol):
     def scan_rows(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Return the rows whose keys begin with a prefix, in the order of the keys."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionName:
-    """Which partition of which topic; text is `topic-index`, as Kafka names folders."""
-
-    topic: str
-    index: int
-    topic_id: UUID
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.index}"
-
-
-def partition_of(managed_ledger: str) -> PartitionName | None:
-    """Return the partition whose managed ledger has that name, None for any other one."""
-    match = _NAME.fullmatch(managed_ledger)
-    if match is None:
-        return None
-    return PartitionName(match["topic"], int(match["index"]), UUID(hex=match["id"]))
 
 
 class StoredTopics:

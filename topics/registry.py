@@ -38,11 +38,11 @@ from kledger.topics.errors import (
     UnknownTopic,
 )
 from kledger.topics.namespaces import Namespaces, unknown_namespace
-from kledger.topics.partition.partition_loader import parse_ledger_name
 from kledger.topics.partition.partition_tier import Tier
 from kledger.topics.partition.records import TOPIC_ROWS, TopicRecord
 from kledger.topics.partition.results import from_ledger_error
 from kledger.topics.partition_addition import PartitionAddition
+from kledger.topics.partition_name import partition_of
 from kledger.topics.placement import Placement
 from kledger.topics.retention import LowestCommittedOffset, enforce_retention, no_group
 from kledger.topics.topic import Topic, unknown_topic
@@ -618,10 +618,10 @@ class TopicRegistry:
 def _unknown_topics(store: LedgerStore, known: Mapping[UUID, Topic]) -> list[TopicRecord]:
     """Return the topics that were deleted while this broker did not run, by what they left."""
     counts: dict[tuple[str, UUID], int] = {}
-    for name in store.managed_ledger_names():
-        topic, topic_id, index = parse_ledger_name(name)
-        if topic_id not in known:
-            counts[topic, topic_id] = max(counts.get((topic, topic_id), 0), index + 1)
+    for found in filter(None, map(partition_of, store.managed_ledger_names())):
+        if found.topic_id not in known:
+            topic = found.topic, found.topic_id
+            counts[topic] = max(counts.get(topic, 0), found.index + 1)
     return [
         TopicRecord(topic, topic_id, count, {}, 0) for (topic, topic_id), count in counts.items()
     ]

@@ -29,7 +29,6 @@ from kledger.topics.keys import PartitionKeys
 from kledger.topics.partition.partition_loader import (
     PartitionContext,
     create_partition,
-    managed_ledger_name,
     open_partition,
 )
 from kledger.topics.partition.partition_log import PartitionLog
@@ -37,6 +36,7 @@ from kledger.topics.partition.partition_offload import PartitionOffload
 from kledger.topics.partition.partition_tier import PartitionOffloader, Tier, tier_folder
 from kledger.topics.partition.records import TopicRecord
 from kledger.topics.partition.results import translated_errors
+from kledger.topics.partition_name import managed_ledger_name
 
 
 class Topic:

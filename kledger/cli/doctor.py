@@ -11,7 +11,8 @@ from kledger.cli import EXIT_FAILURE, tier_check, usage_error
 from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.ledger.inspection import Inspection, Problem, StoppedStore, inspect_folder
 from kledger.setting_values import SettingError
-from kledger.topics.inspection import BatchCheck, partition_of
+from kledger.topics.inspection import BatchCheck
+from kledger.topics.partition_name import partition_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

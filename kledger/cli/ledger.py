@@ -25,7 +25,8 @@ from kledger.cli.plain_text import table
 from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.ledger.inspection import Problem, StoppedStore, StoredManagedLedger
 from kledger.setting_values import SettingError
-from kledger.topics.inspection import BatchCheck, PartitionName, StoredTopics, partition_of
+from kledger.topics.inspection import BatchCheck, StoredTopics
+from kledger.topics.partition_name import PartitionName, partition_of
 
 _VERBS = {
     "list": "list all managed ledgers, one a line",

@@ -20,7 +20,8 @@ from kledger.cli.doctor import described
 from kledger.cli.ledger_text import entry_line, record_line
 from kledger.ledger import EARLIEST, Entry, Position
 from kledger.ledger.inspection import Problem, StoppedStore, StoredManagedLedger
-from kledger.topics.inspection import PartitionName, StoredTopics, check_batch
+from kledger.topics.inspection import StoredTopics, check_batch
+from kledger.topics.partition_name import PartitionName
 from kledger.topics.segment_export import SegmentExport
 
 FORMATS = ("text", "raw", "kafka")

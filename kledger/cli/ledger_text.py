@@ -13,7 +13,8 @@ from kledger.batches.record import Record
 from kledger.cli.plain_text import part, quoted, shown
 from kledger.ledger import Entry, Position
 from kledger.ledger.inspection import LedgerRecord, StoppedStore, StoredManagedLedger
-from kledger.topics.inspection import PartitionName, StoredTopics, partition_of
+from kledger.topics.inspection import StoredTopics
+from kledger.topics.partition_name import PartitionName, partition_of
 
 _NEWEST_MS = 253_402_300_799_999
 """The end of the year 9999, the last that `datetime` can express."""

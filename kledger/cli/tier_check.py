@@ -15,8 +15,8 @@ from pathlib import Path
 from kledger.ledger import InvalidArgument, LedgerOffloader, ObjectStoreTiers, TierUnavailable
 from kledger.ledger.inspection import CheckEntry, ListedCopy, StoppedStore, TierListing, check_copy
 from kledger.settings import OffloadSettings, load
-from kledger.topics.inspection import partition_of
 from kledger.topics.partition import manifest
+from kledger.topics.partition_name import partition_of
 from kledger.topics.tier_url import remembered_url
 
 

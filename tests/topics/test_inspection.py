@@ -9,18 +9,12 @@ from kledger.batches.header import refresh_checksum
 from kledger.ledger import LedgerStore, ManagedLedgerConfig, Position
 from kledger.ledger.testing import ManualClock
 from kledger.topics import TopicRegistry
-from kledger.topics.inspection import (
-    BatchCheck,
-    PartitionName,
-    StoredTopics,
-    check_batch,
-    partition_of,
-)
+from kledger.topics.inspection import BatchCheck, StoredTopics, check_batch
 from kledger.topics.keys import TOPIC_KEYS, PartitionKeys
 from kledger.topics.partition import records
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
-from kledger.topics.partition.partition_loader import managed_ledger_name
 from kledger.topics.partition.records import TopicRecord
+from kledger.topics.partition_name import PartitionName, managed_ledger_name, partition_of
 from tests.batches.words import batch
 
 ID = UUID(int=9)

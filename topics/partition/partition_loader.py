@@ -46,23 +46,12 @@ from kledger.topics.partition.partition_tier import PartitionOffloader
 from kledger.topics.partition.producer_state import ProducerTable
 from kledger.topics.partition.results import from_ledger_error
 from kledger.topics.partition.transaction_state import AbortedTransaction
+from kledger.topics.partition_name import managed_ledger_name
 
 logger = logging.getLogger(__name__)
 
 REPLAY_ENTRIES = 512
 REPLAY_BYTES = 4 << 20
-
-
-def managed_ledger_name(topic: str, topic_id: UUID, index: int) -> str:
-    """Name of a partition's managed ledger; a topic that is created again gets new ones."""
-    return f"{topic}-{index}/{topic_id.hex}"
-
-
-def parse_ledger_name(name: str) -> tuple[str, UUID, int]:
-    """Return topic, id and index of the partition with a managed ledger."""
-    partition, _, topic_id = name.rpartition("/")
-    topic, _, index = partition.rpartition("-")
-    return topic, UUID(hex=topic_id), int(index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

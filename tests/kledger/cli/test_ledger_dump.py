@@ -12,8 +12,8 @@ from kledger.cli.ledger_dump import ExportRequest, PositionOrOffset
 from kledger.ledger import LedgerStore, Position
 from kledger.ledger.inspection import StoredManagedLedger, StoredState
 from kledger.topics import TopicRegistry
-from kledger.topics.inspection import partition_of
 from kledger.topics.partition.partition_compaction import CompactionLimits
+from kledger.topics.partition_name import partition_of
 from tests.batches.words import NOW_MS
 from tests.kledger.cli.stores import BATCHES, RECORDS, CommandResult, batch, contents, flip
 from tests.topics.words import append

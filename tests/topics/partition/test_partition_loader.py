@@ -8,7 +8,7 @@ from kledger.ledger.engine.memory import MemoryEngine
 from kledger.topics.errors import OutOfOrderSequence, PartitionTerminated, TopicStorageFailed
 from kledger.topics.keys import PartitionKeys
 from kledger.topics.partition import partition_checkpointer, records
-from kledger.topics.partition.partition_loader import managed_ledger_name
+from kledger.topics.partition_name import managed_ledger_name
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, all_values, append, open_topics, outcome
 
