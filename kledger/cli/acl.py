@@ -17,7 +17,8 @@ from typing import Final
 
 from kledger.cli import add_verbs, failure, usage_error
 from kledger.cli.plain_text import table
-from kledger.ledger import LedgerError, LedgerStore, StoreInUse, StoreUnusable
+from kledger.cli.stored_tables import stored_tables
+from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.runtime.clock import SystemClock
 from kledger.security.acl_state import (
     ANY_HOST,
@@ -35,6 +36,7 @@ from kledger.security.acl_state import (
 )
 from kledger.security.authorizer import Authorizer, TooManyRules
 from kledger.security.private_folder import UnsafeFolder, keep_private
+from kledger.workers.worker_plan import WorkersMistake
 
 _VERBS = {
     "add": "add a rule; one that exists stays as it is",
@@ -95,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.verb != "add" and not Path(arguments.data).is_dir():
             return usage_error(f"{arguments.data}: there is no such folder")
         return asyncio.run(_on_store(arguments, verbs[arguments.verb]))
-    except (StoreInUse, StoreUnusable, UnsafeFolder, InvalidRule) as error:
+    except (StoreInUse, StoreUnusable, UnsafeFolder, WorkersMistake, InvalidRule) as error:
         return usage_error(str(error))
     except (LedgerError, TooManyRules) as error:
         return failure(str(error))
@@ -104,8 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def _on_store(
     arguments: argparse.Namespace, verb: Callable[[Authorizer, argparse.Namespace], Awaitable[int]]
 ) -> int:
-    async with LedgerStore.open(arguments.data) as store:
-        return await verb(Authorizer(store, SystemClock()), arguments)
+    async with stored_tables(arguments.data) as tables:
+        return await verb(Authorizer(tables, SystemClock()), arguments)
 
 
 def _rules(arguments: argparse.Namespace) -> list[AclRule]:

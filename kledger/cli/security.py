@@ -15,7 +15,7 @@ import socket
 from pathlib import Path
 
 from kledger.cli import add_verbs, failure, usage_error
-from kledger.cli.stored_users import stored_users
+from kledger.cli.stored_tables import stored_users
 from kledger.cli.user import new_credential, read_password
 from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.runtime.clock import SystemClock

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kledger.cli import add_verbs, failure, usage_error
 from kledger.cli.plain_text import table
-from kledger.cli.stored_users import stored_users
+from kledger.cli.stored_tables import stored_users
 from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.runtime.entropy import SystemEntropy
 from kledger.security.credentials import (

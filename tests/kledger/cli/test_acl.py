@@ -2,11 +2,21 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from kledger.cli import run
 from kledger.process import ServerProcess
+from kledger.security.authorizer import STANDARD_AUTHORIZER
 
 Capture = pytest.CaptureFixture[str]
 READ = ("--allow", "User:ann", "--operation", "Read", "--topic", "orders")
@@ -79,3 +89,29 @@ def test_a_store_in_use_or_missing_is_a_mistake(tmp_path: Path, capsys: Capture)
         assert 2 == acl(tmp_path / "data", "add", *READ)
     assert 0 == acl(tmp_path / "data", "add", *READ)
     assert 1 == len(listed(tmp_path / "data", capsys))
+
+
+def test_rules_of_workers_are_those_of_all(tmp_path: Path, capsys: Capture) -> None:
+    """They are in what the workers share, not in the store of one."""
+    data = tmp_path / "data"
+    settings = tmp_path / "kledger.toml"
+    settings.write_text(
+        f'[kafka]\nauthorizer.class.name = "{STANDARD_AUTHORIZER}"\n'
+        'super.users = "User:ANONYMOUS"\n'
+    )
+    arguments = ("--data", str(data), "--workers", "2", "--config", str(settings))
+    with ServerProcess(*arguments):
+        assert 2 == acl(data, "add", *READ)
+        assert f"kledger: data folder {data} is in use\n" == capsys.readouterr().err
+    assert 0 == acl(data, "add", *READ)
+    with ServerProcess(*arguments) as server:
+        admin: Any = AdminClient({"bootstrap.servers": server.kafka_address})
+        every = AclBindingFilter(
+            ResourceType.ANY, None, ResourcePatternType.ANY, None, None,
+            AclOperation.ANY, AclPermissionType.ANY,
+        )  # fmt: skip
+        (rule,) = admin.describe_acls(every).result(60)
+        assert ("orders", "User:ann") == (rule.name, rule.principal)
+    assert [("User:ann", "*", "Allow", "Read", "topic", "literal", "orders")] == listed(
+        data, capsys
+    )

@@ -1,7 +1,7 @@
-"""The users of a stopped server: in its store, or in the tables that its workers share.
+"""The tables of a stopped server: in its store, or in the file that its workers share.
 
 Rule: the server does not run meanwhile; nobody else changes them.
-Must not know: what is done with users.
+Must not know: what is done with them.
 """
 
 from collections.abc import AsyncIterator
@@ -21,9 +21,8 @@ from kledger.security.users import Users
 from kledger.workers.workers_folder import WorkersLock, has_workers
 
 
-@asynccontextmanager
-async def stored_users(data: str) -> AsyncIterator[Users]:
-    """Open the users, with the tokens that go with them.
+def stored_tables(data: str) -> AbstractAsyncContextManager[TableStore]:
+    """Open the tables of users, access rules and settings; enter the result with `async with`.
 
     Args:
         data: the folder of the server, with workers or without.
@@ -32,10 +31,16 @@ async def stored_users(data: str) -> AsyncIterator[Users]:
         StoreInUse, StoreUnusable, LedgerError: the store is not stopped, or cannot be read.
         WorkersMistake: the workers are not stopped.
     """
-    opened: AbstractAsyncContextManager[TableStore] = (
-        _shared_tables(data) if has_workers(data) else LedgerStore.open(data)
-    )
-    async with opened as tables:
+    return _shared_tables(data) if has_workers(data) else LedgerStore.open(data)
+
+
+@asynccontextmanager
+async def stored_users(data: str) -> AsyncIterator[Users]:
+    """Open the users, with the tokens that go with them; arguments and errors of `stored_tables`.
+
+    Removing a user removes its tokens, too.
+    """
+    async with stored_tables(data) as tables:
         users, _ = open_users(
             tables,
             DelegationTokenConfig(),
