@@ -19,13 +19,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kledger.ledger.commits.committer import RowsDone
+from kledger.ledger.commits.committer import RowsDone, submitted
 from kledger.ledger.engine.base import Row
 from kledger.ledger.errors import AlreadyClosed, LedgerError, StorageFailed
 from kledger.ledger.shared_file import SharedFile
 from kledger.ledger.table_store import RowChanged
 from kledger.runtime.clock import Clock
 from kledger.runtime.containment import Containment, NamedUnit
+from kledger.runtime.socket_folder import open_socket_folder, socket_path
 from kledger.runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -113,7 +114,6 @@ class SharedTables:
         return self._change_lock
 
     async def _begin_change(self) -> None:
-        self._check_open()
         await self._deciding.acquire()
         if self._is_closed:
             self._deciding.release()
@@ -166,14 +166,7 @@ class SharedTables:
         Raises:
             AlreadyClosed, StorageFailed: nothing was written.
         """
-        written: asyncio.Future[None] = self._loop.create_future()
-
-        def ended(error: LedgerError | None) -> None:
-            if not written.done():
-                written.set_result(None) if error is None else written.set_exception(error)
-
-        self.append_rows_nowait(rows, ended)
-        await written
+        await submitted(lambda done: self.append_rows_nowait(rows, done))
 
     def _write(self, rows: Sequence[Row], done: RowsDone) -> None:
         error: LedgerError | None = None
@@ -274,22 +267,18 @@ class ChangeLock:
 class _Wakes:
     """Datagrams between the processes that have a folder's tables open.
 
-    A socket is a file in the folder. Its path is short, by the number of the open folder, as that
-    of a socket may have 107 bytes only.
+    A socket is a file in the folder.
     """
 
     def __init__(self, folder: Path, woken: Callable[[], None]) -> None:
-        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._folder = open_socket_folder(folder)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._name = f"{_SOCKETS}{os.getpid()}-{self._socket.fileno()}"
         self._unlink(self._name)  # of an earlier process with this id
-        self._socket.bind(self._path(self._name))
+        self._socket.bind(socket_path(self._folder, self._name))
         self._woken = woken
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._receive)
-
-    def _path(self, name: str) -> str:
-        return f"/proc/self/fd/{self._folder}/{name}"
 
     def _receive(self) -> None:
         with suppress(BlockingIOError):
@@ -301,7 +290,7 @@ class _Wakes:
         """Send a datagram to every other process; called in a thread."""
         for name in self._others():
             try:
-                self._socket.sendto(b"\0", self._path(name))
+                self._socket.sendto(b"\0", socket_path(self._folder, name))
             except BlockingIOError:
                 pass  # it has datagrams that it has not received
             except OSError:

@@ -85,8 +85,10 @@ def _wanted(context: RequestContext, request: DescribeLogDirsRequest) -> dict[To
     for asked in request.topics:
         topic = registry.get(asked.topic)
         if topic is not None:
-            led = set(topic.led_partitions()).intersection(asked.partitions)
-            wanted.setdefault(topic, set()).update(led)
+            count = topic.partition_count
+            wanted.setdefault(topic, set()).update(
+                index for index in asked.partitions if 0 <= index < count and topic.leads(index)
+            )
     return wanted
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, Generic, TypeAlias, TypeVar, cast
 
-from kledger.gateway.peers.peer_socket import socket_path
+from kledger.gateway.peers.peer_socket import peer_socket_path
 from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.errors import MalformedMessage
 from kledger.gateway.wire.framing import FrameSplitter, make_scratch
@@ -37,7 +37,7 @@ def connect_to(folder: Path) -> Connect:
     """Return what connects to the peer that serves the socket of a folder."""
 
     async def connect(connection: "PeerConnection") -> object:
-        with socket_path(folder) as path:
+        with peer_socket_path(folder) as path:
             loop = asyncio.get_running_loop()
             return await loop.create_unix_connection(lambda: connection, path)
 

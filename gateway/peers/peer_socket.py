@@ -13,22 +13,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from kledger.runtime.socket_folder import open_socket_folder, socket_path
+
 SOCKET_NAME: Final = "peer.sock"
 _MODE: Final = 0o600
 
 
 @contextmanager
-def socket_path(folder: Path) -> Iterator[str]:
-    """Have a path to the socket of a folder that is short, however long that of the folder is.
-
-    The path of a socket may have 107 bytes only; this one goes by the number of the open folder.
+def peer_socket_path(folder: Path) -> Iterator[str]:
+    """Have a path to the socket of a folder.
 
     Raises:
         OSError: there is no such folder.
     """
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened = open_socket_folder(folder)
     try:
-        yield f"/proc/self/fd/{opened}/{SOCKET_NAME}"
+        yield socket_path(opened, SOCKET_NAME)
     finally:
         os.close(opened)
 
@@ -41,7 +41,7 @@ def bind_peer_socket(folder: Path) -> socket.socket:
     """
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        with socket_path(folder) as path:
+        with peer_socket_path(folder) as path:
             with suppress(FileNotFoundError):
                 os.unlink(path)
             bound.bind(path)
