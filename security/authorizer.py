@@ -116,6 +116,8 @@ class Authorizer:
             resource_type: of the resource.
             name: of the resource; of a topic, its resolved name.
         """
+        if principal is BROKER:  # what is kept below would hold for a user of that name, too
+            return operation is Operation.CLUSTER_ACTION
         # Enumerations are indexes, as their own hash is slow.
         of_users, user = self._decisions[operation][resource_type], (principal, host)
         decided = of_users.get(user, _NOTHING)
@@ -154,8 +156,6 @@ class Authorizer:
     ) -> bool:
         if principal in self._super_users:
             return True
-        if principal is BROKER:
-            return operation is Operation.CLUSTER_ACTION
         decision = self._state.decide(str(principal), host, operation, resource_type, name)
         if decision is Decision.NO_RULES:
             return self._allows_without_rules

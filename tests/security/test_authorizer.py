@@ -16,9 +16,15 @@ from kledger.security.acl_rows import (
     decode_row,
     encode_key,
 )
-from kledger.security.acl_state import AclFilter, AclRule, Operation, ResourceType
+from kledger.security.acl_state import (
+    CLUSTER_NAME,
+    AclFilter,
+    AclRule,
+    Operation,
+    ResourceType,
+)
 from kledger.security.authorizer import Authorizer, TooManyRules, parse_super_users
-from kledger.security.principal import ANONYMOUS, Principal
+from kledger.security.principal import ANONYMOUS, BROKER, Principal
 from tests.security.acl_words import allow, deny
 
 ALICE, BOB, ROOT = Principal("alice"), Principal("bob"), Principal("root")
@@ -52,6 +58,19 @@ async def test_rules_hold_when_they_are_created_and_not_when_they_are_deleted() 
         assert [[allow("READ", "TOPIC:t")], []] == found
         assert not may(authorizer, ALICE)
         assert may(authorizer, ALICE, WRITE)
+
+
+async def test_only_the_principal_of_peers_is_a_broker_and_nobody_of_its_name() -> None:
+    """What had been decided for a broker held for a user of the same type and name."""
+    user = Principal(*BROKER)
+
+    def may_act(principal: Principal) -> bool:
+        action = Operation.CLUSTER_ACTION
+        return authorizer.authorize(principal, "::1", action, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    async with authorizing() as authorizer:
+        assert [False, True, False, True] == [may_act(each) for each in [user, BROKER] * 2]
+        assert not any(may(authorizer, BROKER, each) for each in (READ, WRITE, DESCRIBE))
 
 
 async def test_super_users_may_do_everything() -> None:
