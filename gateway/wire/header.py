@@ -145,8 +145,22 @@ def response_prefix(correlation_id: int, key: int, version: int, body_size: int)
 
 
 def response_body_start(frame: Buffer, key: int, version: int) -> int:
-    """Return where the body of a response begins; for clients of the protocol."""
+    """Return where the body of a response begins; for clients of the protocol.
+
+    Raises:
+        MalformedMessage: the frame ends inside the header, or a tag is malformed.
+    """
     if key == API_VERSIONS_KEY or not is_flexible(key, version):
         return 4
-    first, pos = read_uvarint(frame, 4)
-    return skip_tags(frame, pos, len(frame), first) if first else pos
+    try:
+        first, pos = read_uvarint(frame, 4)
+        return skip_tags(frame, pos, len(frame), first) if first else pos
+    except (DecodeError, IndexError):
+        raise MalformedMessage(
+            "ResponseHeader",
+            1,
+            position=4,
+            field="tagged fields",
+            expected="tagged fields",
+            got=f"{len(frame) - 4} bytes",
+        ) from None

@@ -97,3 +97,9 @@ def test_response_header(key: int, version: int, expected: bytes) -> None:
 
 def test_tags_of_a_response_header_are_stepped_over() -> None:
     assert 8 == response_body_start(b"\x00\x00\x00\x07\x01\x05\x01xbody", 12, 4)
+
+
+@pytest.mark.parametrize("rest", [b"", b"\x80", b"\x01", b"\x01\x05\x09x", b"\xff" * 6])
+def test_response_header_that_is_cut_off_is_malformed(rest: bytes) -> None:
+    with pytest.raises(MalformedMessage, match="ResponseHeader"):
+        response_body_start(b"\x00\x00\x00\x07" + rest, 12, 4)
