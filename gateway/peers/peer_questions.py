@@ -78,10 +78,7 @@ class PeerQuestions(Generic[Q]):
             codes[question] = UNANSWERED if kept is None else kept
             if answer is not None:
                 answers[question] = answer
-        if answers and not self._is_running:
-            self._is_running = True
-            unit = NamedUnit("peer", self._name)
-            self._supervisor.spawn(self._run(), f"questions to {self._name}", unit=unit)
+        self._start()
         await self._wait(answers.values())
         for question, answer in answers.items():
             if answer.done():
@@ -100,6 +97,13 @@ class PeerQuestions(Generic[Q]):
                 await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
+
+    def _start(self) -> None:
+        """Make requests if questions wait; a fault ends one request, and the others go on."""
+        if self._queue.waiting_count and not self._is_running:
+            self._is_running = True
+            unit = NamedUnit("peer", self._name, self._start)
+            self._supervisor.spawn(self._run(), f"questions to {self._name}", unit=unit)
 
     async def _run(self) -> None:
         """Make requests as long as questions wait."""
