@@ -31,7 +31,7 @@ from kledger.topics.partition.partition_loader import (
     create_partition,
     open_partition,
 )
-from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.partition_log import LEADER_EPOCH, PartitionLog
 from kledger.topics.partition.partition_offload import PartitionOffload
 from kledger.topics.partition.partition_tier import PartitionOffloader, Tier, tier_folder
 from kledger.topics.partition.records import TopicRecord
@@ -96,6 +96,10 @@ class Topic:
         """The broker that leads a partition; None: this one, as there is no other."""
         leaders = self.record.leaders
         return leaders[index] if leaders else None
+
+    def leader_epoch(self, index: int) -> int:
+        """The leader epoch of a partition; no server has another one than this yet."""
+        return LEADER_EPOCH
 
     def leads(self, index: int, record: TopicRecord | None = None) -> bool:
         """Whether this broker leads a partition, by the topic's record or another one of it."""

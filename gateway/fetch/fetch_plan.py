@@ -12,6 +12,8 @@ NONE = int(ErrorCode.NONE)
 OFFSET_OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 FENCED_LEADER_EPOCH = int(ErrorCode.FENCED_LEADER_EPOCH)
 UNKNOWN_LEADER_EPOCH = int(ErrorCode.UNKNOWN_LEADER_EPOCH)
+HINTED_ERRORS = frozenset((int(ErrorCode.NOT_LEADER_OR_FOLLOWER), FENCED_LEADER_EPOCH))
+"""With these a response names the current leader (KIP-951)."""
 
 NO_EPOCH = -1
 ISOLATION_LEVELS = (0, 1)
@@ -36,12 +38,14 @@ class FetchWait:
     its own limit, so that waiting cannot add bytes of it.
     """
 
-    __slots__ = ("_available", "_bytes_min", "is_over")
+    __slots__ = ("_available", "_bytes_min", "has_error", "is_over")
 
     def __init__(self, *, max_wait_ms: int, bytes_min: int, bytes_max: int) -> None:
         """Args: bytes_max: limit of the whole response; the fetch never waits for more."""
         self._bytes_min = min(bytes_min, bytes_max)
         self._available = 0
+        self.has_error = False
+        """Whether some partition is in error."""
         self.is_over = max_wait_ms <= 0 or self._bytes_min <= 0
 
     @property
@@ -51,7 +55,7 @@ class FetchWait:
 
     def add_error(self) -> None:
         """Count a partition that is in error."""
-        self.is_over = True
+        self.has_error = self.is_over = True
 
     def add(self, available_bytes: int, partition_bytes_max: int, counted_before: int = 0) -> int:
         """Count the bytes that a partition has.

@@ -277,7 +277,13 @@ class SessionFetchSlot(FetchSlot):
             session.update_readiness(one, has_records=size > 0)
         session_id = NO_SESSION if session.is_ended else session.session_id
         self._respond(
-            fetch_response_frame(self._correlation_id, self._version, cached, session_id=session_id)
+            fetch_response_frame(
+                self._correlation_id,
+                self._version,
+                cached,
+                session_id=session_id,
+                hints=self._leader_hints(cached),
+            )
         )
 
 

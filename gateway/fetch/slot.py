@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from kledger.batches.header import read_header
 from kledger.gateway.api_errors import error_code_of
+from kledger.gateway.current_leaders import CurrentLeaders
 from kledger.gateway.fetch.fetch_plan import (
+    HINTED_ERRORS,
     FetchBudget,
     FetchWait,
     leader_epoch_error,
@@ -21,6 +23,7 @@ from kledger.gateway.net.connection_state import ResponseSlot
 from kledger.gateway.request_context import is_authorized
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.fetch_codec import (
+    LEADER_HINTS_SINCE,
     TOPIC_ID_SINCE,
     FetchPartition,
     FetchResult,
@@ -29,6 +32,7 @@ from kledger.gateway.wire.fetch_codec import (
     fetch_response_frame,
 )
 from kledger.gateway.wire.header import response_prefix
+from kledger.gateway.wire.leader_hints import NO_HINTS, LeaderHints
 from kledger.gateway.wire.primitives import Buffer
 from kledger.security.acl_state import Operation, ResourceType
 
@@ -477,7 +481,21 @@ class FetchSlot(ResponseSlot):
         results = self._within_quota(self._still_allowed(results))
         # Breaks the cycle of fetch and partitions, or only the garbage collector would free them.
         self.wanted.clear()
-        self._respond(fetch_response_frame(self._correlation_id, self._version, results))
+        self._respond(
+            fetch_response_frame(
+                self._correlation_id, self._version, results, hints=self._leader_hints(results)
+            )
+        )
+
+    def _leader_hints(self, results: "Sequence[FetchResult]") -> LeaderHints:
+        """Return the leaders of the partitions whose client knows an older one."""
+        if not self._wait.has_error or self._version < LEADER_HINTS_SINCE:
+            return NO_HINTS
+        refused = [each[:2] for each in results if each[2] in HINTED_ERRORS]
+        if not refused:
+            return NO_HINTS
+        leaders = CurrentLeaders(self._services)
+        return leaders.hints(refused, self._port.peer, has_topic_ids=True)
 
     def _respond(self, response: list[Buffer]) -> None:
         if self._has_slot:

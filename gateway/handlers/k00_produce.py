@@ -17,15 +17,15 @@ Behaviour:
   other batch is copied, because the cache keeps it longer than the frame.
 
 Version notes:
-- zstd needs v7 (KIP-110). v8 adds messages and record errors (KIP-467), v10 leader hints (KIP-951,
-  none on one node), v12 implicit AddPartitionsToTxn (KIP-890), v13 topic ids (KIP-516): an
-  unknown one is UNKNOWN_TOPIC_ID.
+- zstd needs v7 (KIP-110). v8 messages and record errors (KIP-467), v10 leader hints (KIP-951), v12
+  implicit AddPartitionsToTxn (KIP-890), v13 topic ids (KIP-516), UNKNOWN_TOPIC_ID if unknown.
 """
 
 from collections.abc import Container, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kledger.batches.header import CODEC_MASK, FLAGS_AT
+from kledger.gateway.current_leaders import CurrentLeaders
 from kledger.gateway.metadata.partition_lookup import (
     PartitionOpener,
     TopicLookup,
@@ -78,6 +78,7 @@ class ProduceHandler:
         self._transactions = TransactionVerification(services)
         self._rights = ProduceRights(services, self._lookup)
         self._opener = PartitionOpener()
+        self._leaders = CurrentLeaders.of_cluster(services)
         self._append = ProduceAppends(services.store.compute_pool).append
 
     def start(
@@ -107,7 +108,7 @@ class ProduceHandler:
             found, verified = admitted
             if version >= ZSTD_SINCE:
                 self._routes.remember(version, single, request, found, port.peer)
-        slot = ProduceSlot(port, version, correlation_id, request)
+        slot = ProduceSlot(port, version, correlation_id, request, self._leaders)
         return self._append(slot, frame, records, found, verified, is_owned=is_owned)
 
     def _admit(

@@ -18,8 +18,9 @@ Behaviour:
 
 Version notes:
 - v5 log start offset (KIP-107), v7 sessions, v9 leader epoch (KIP-320), v11 rack (KIP-392; there is
-  no other replica to prefer), v12 last fetched epoch (one epoch here, so nothing can diverge),
-  v13 topic ids (KIP-516), v15 replica state and v17, v18 fields are for followers.
+  no other replica to prefer), v12 last fetched epoch (only followers have one), v13 topic ids
+  (KIP-516), v16 the leader of what is NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951), v15
+  replica state and v17, v18 fields are for followers.
 """
 
 from collections.abc import Coroutine, Mapping

@@ -17,10 +17,13 @@ from kledger.gateway.api_errors import error_code_of, record_errors_of
 from kledger.gateway.net.connection_state import ResponseSlot
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.produce_codec import (
+    LEADER_HINTS_SINCE,
+    TOPIC_ID_SINCE,
     ParsedProduceRequest,
     PartitionResult,
     Records,
     SingleBatch,
+    hinted_produce_response_frame,
     owned_records,
     produce_response_frame,
 )
@@ -28,6 +31,7 @@ from kledger.runtime.blocking import PoolClosed
 from kledger.topics import PartitionLog, RecordWalk, TopicRegistry, WalkNeeded, WalkResult, run_walk
 
 if TYPE_CHECKING:
+    from kledger.gateway.current_leaders import CurrentLeaders
     from kledger.gateway.net.ports import ResponsePort
     from kledger.gateway.request_context import Peer
     from kledger.runtime.compute_pool import ComputePool
@@ -39,6 +43,7 @@ ROUTES_MAX = 4096
 """Routes that are cached, some hundred bytes each; one more clears the cache."""
 RouteKey: TypeAlias = tuple[int, bytes, "tuple[Principal, str] | None"]
 """The version of Produce, the bytes before the records, and with an authorizer user and address."""
+NOT_LEADER_OR_FOLLOWER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 PENDING: PartitionResult = (b"", 0, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, None, ())
 
 
@@ -128,6 +133,7 @@ class ProduceSlot(ResponseSlot):
 
     __slots__ = (
         "_correlation_id",
+        "_leaders",
         "_pending",
         "_results",
         "_throttle_time_ms",
@@ -138,8 +144,14 @@ class ProduceSlot(ResponseSlot):
     )
 
     def __init__(
-        self, port: "ResponsePort", version: int, correlation_id: int, request: ParsedProduceRequest
+        self,
+        port: "ResponsePort",
+        version: int,
+        correlation_id: int,
+        request: ParsedProduceRequest,
+        leaders: "CurrentLeaders | None" = None,
     ) -> None:
+        """Args: leaders: of a cluster; None: no other broker leads anything."""
         # Not calling the base's constructor saves a tenth of a microsecond a request.
         self.response = None
         self.batches_in_walk: Sequence[int] = ()
@@ -147,6 +159,7 @@ class ProduceSlot(ResponseSlot):
         self._version = version
         self._correlation_id = correlation_id
         self.request = request
+        self._leaders = leaders
         self._pending = len(request.partitions)
         self._results: list[PartitionResult] = [PENDING] * self._pending
         self._throttle_time_ms = port.throttle_time_ms
@@ -221,11 +234,29 @@ class ProduceSlot(ResponseSlot):
         """Encode the response; it is sent when all responses before it were sent."""
         if self.request.acks == 0:
             return
-        frame = produce_response_frame(
+        self.response = (self._hinted_frame() or self._frame(),)
+        self.port.slot_ready(self)
+
+    def _frame(self) -> bytes:
+        return produce_response_frame(
             self._correlation_id, self._version, self._results, self._throttle_time_ms
         )
-        self.response = (frame,)
-        self.port.slot_ready(self)
+
+    def _hinted_frame(self) -> bytes | None:
+        """Return a response that names the leaders of partitions that this broker does not lead."""
+        if self._leaders is None or self._version < LEADER_HINTS_SINCE:
+            return None
+        refused = [each[:2] for each in self._results if each[2] == NOT_LEADER_OR_FOLLOWER]
+        if not refused:
+            return None
+        has_ids = self._version >= TOPIC_ID_SINCE
+        return hinted_produce_response_frame(
+            self._correlation_id,
+            self._version,
+            self._results,
+            self._throttle_time_ms,
+            self._leaders.hints(refused, self.port.peer, has_topic_ids=has_ids),
+        )
 
 
 class _PartialAppend(NamedTuple):

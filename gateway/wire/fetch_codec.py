@@ -21,6 +21,12 @@ from struct import Struct, error
 from typing import Final, NoReturn
 
 from kledger.gateway.wire.codec import explain_fault
+from kledger.gateway.wire.leader_hints import (
+    NO_HINTS,
+    LeaderHints,
+    partition_tags,
+    response_tags,
+)
 from kledger.gateway.wire.primitives import (
     ELEMENTS_MAX,
     Buffer,
@@ -44,6 +50,9 @@ transactions as (producer id, first offset) or null, chunks of records, their si
 
 FLEXIBLE_SINCE: Final = 12
 TOPIC_ID_SINCE: Final = 13
+LEADER_HINTS_SINCE: Final = 16
+"""KIP-951: the fields are older, but no server fills them in for an older client."""
+CURRENT_LEADER_TAG: Final = 1
 
 _FAULTS: Final = (DecodeError, error, IndexError, UnicodeDecodeError)
 _INT16: Final = Struct(">h").unpack_from
@@ -300,11 +309,13 @@ def fetch_response_frame(
     throttle_time_ms: int = 0,
     error_code: int = 0,
     session_id: int = 0,
+    hints: LeaderHints = NO_HINTS,
 ) -> list[Buffer]:
     """Write a whole response with its size and header; see `encode_fetch_response`."""
     parts = encode_fetch_response(
         version, results,
         throttle_time_ms=throttle_time_ms, error_code=error_code, session_id=session_id,
+        hints=hints,
     )  # fmt: skip
     size = sum(map(len, parts))
     if version >= FLEXIBLE_SINCE:
@@ -321,6 +332,7 @@ def encode_fetch_response(
     throttle_time_ms: int = 0,
     error_code: int = 0,
     session_id: int = 0,
+    hints: LeaderHints = NO_HINTS,
 ) -> list[Buffer]:
     """Write the body of a response as buffers that follow each other.
 
@@ -331,6 +343,7 @@ def encode_fetch_response(
         throttle_time_ms: KIP-219.
         error_code: of the whole response, from version 7 on.
         session_id: of the fetch session (KIP-227), 0 for none.
+        hints: the leaders that it names; none before version 16.
     """
     topics = [(topic, list(group)) for topic, group in groupby(results, itemgetter(0))]
     if version >= 7:
@@ -338,15 +351,16 @@ def encode_fetch_response(
     else:
         head = _INT32_PACK(throttle_time_ms)
     if version >= FLEXIBLE_SINCE:
-        return _encode_flexible(head, version, topics)
+        return _encode_flexible(head, version, topics, hints)
     return _encode_fixed(head, version, topics)
 
 
 def _encode_flexible(
-    head: bytes, version: int, topics: list[tuple[bytes, list[FetchResult]]]
+    head: bytes, version: int, topics: list[tuple[bytes, list[FetchResult]]], hints: LeaderHints
 ) -> list[Buffer]:
     parts: list[Buffer] = []
     before = head + encode_uvarint(len(topics) + 1)
+    has_hints = bool(hints.leaders)
     for topic, group in topics:
         if version < TOPIC_ID_SINCE:
             before += encode_uvarint(len(topic) + 1)
@@ -362,8 +376,10 @@ def _encode_flexible(
             parts.append(before + row + encode_uvarint(size + 1))
             parts += chunks
             before = b"\0"
+            if has_hints:
+                before = partition_tags(hints, topic, index, CURRENT_LEADER_TAG)
         before += b"\0"
-    parts.append(before + b"\0")
+    parts.append(before + response_tags(hints))
     return parts
 
 

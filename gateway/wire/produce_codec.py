@@ -25,6 +25,12 @@ from struct import Struct, error
 from typing import Final, NamedTuple
 
 from kledger.gateway.wire.codec import explain_fault
+from kledger.gateway.wire.leader_hints import (
+    NO_HINTS,
+    LeaderHints,
+    partition_tags,
+    response_tags,
+)
 from kledger.gateway.wire.primitives import (
     ELEMENTS_MAX,
     DecodeError,
@@ -56,7 +62,9 @@ records; and the records as a view of the frame."""
 
 LOG_START_SINCE: Final = 5
 FLEXIBLE_SINCE: Final = 9
+LEADER_HINTS_SINCE: Final = 10
 TOPIC_ID_SINCE: Final = 13
+CURRENT_LEADER_TAG: Final = 0
 
 _FAULTS: Final = (DecodeError, error, IndexError, UnicodeDecodeError)
 _ACKS_TO_TOPICS_V3: Final = Struct(">hii").unpack_from
@@ -308,11 +316,26 @@ def produce_response_frame(
     return _encode(correlation_id, version, results, throttle_time_ms)
 
 
+def hinted_produce_response_frame(
+    correlation_id: int,
+    version: int,
+    results: Sequence[PartitionResult],
+    throttle_time_ms: int,
+    hints: LeaderHints,
+) -> bytes:
+    """Write what `produce_response_frame` does, of version 10 or later, with leader hints."""
+    return _encode(correlation_id, version, results, throttle_time_ms, hints)
+
+
 def _encode(
-    correlation_id: int, version: int, results: Sequence[PartitionResult], throttle: int
+    correlation_id: int,
+    version: int,
+    results: Sequence[PartitionResult],
+    throttle: int,
+    hints: LeaderHints = NO_HINTS,
 ) -> bytes:
     if version >= FLEXIBLE_SINCE:
-        body = _encode_flexible(version, results, throttle)
+        body = _encode_flexible(version, results, throttle, hints)
         return _PREFIX_V1.pack(len(body) + 5, correlation_id, 0) + body
     body = _encode_fixed(version, results, throttle)
     return _PREFIX_V0.pack(len(body) + 4, correlation_id) + body
@@ -368,7 +391,9 @@ def _by_topic(results: Sequence[PartitionResult]) -> list[tuple[bytes, list[Part
     return [(topic, list(group)) for topic, group in groupby(results, itemgetter(0))]
 
 
-def _encode_flexible(version: int, results: Sequence[PartitionResult], throttle: int) -> bytes:
+def _encode_flexible(
+    version: int, results: Sequence[PartitionResult], throttle: int, hints: LeaderHints
+) -> bytes:
     topics = _by_topic(results)
     parts = [encode_uvarint(len(topics) + 1)]
     for topic, group in topics:
@@ -380,9 +405,10 @@ def _encode_flexible(version: int, results: Sequence[PartitionResult], throttle:
             parts.append(encode_uvarint(len(refused) + 1))
             for at, reason in refused:
                 parts += (_INT32_PACK(at), _compact_nullable(reason), b"\0")
-            parts += (_compact_nullable(message), b"\0")
+            parts.append(_compact_nullable(message))
+            parts.append(partition_tags(hints, topic, index, CURRENT_LEADER_TAG))
         parts.append(b"\0")
-    parts += (_INT32_PACK(throttle), b"\0")
+    parts += (_INT32_PACK(throttle), response_tags(hints))
     return b"".join(parts)
 
 

@@ -214,6 +214,15 @@ def fetch(
     )
 
 
+def fetch_by_id(topic_id: UUID, offsets: dict[int, int]) -> FetchRequest:
+    """Build a request for one topic, as versions from 13 on have it; no topic without offsets."""
+    request = fetch(offsets)
+    request.topics[0].topic_id = topic_id
+    if not offsets:
+        request.topics = []
+    return request
+
+
 def batch(*values: bytes, timestamp: int = START_MS) -> bytes:
     """Build a batch of records without keys."""
     return bytes(build_batch([NewRecord(value, timestamp=timestamp) for value in values]))

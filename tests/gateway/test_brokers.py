@@ -1,6 +1,7 @@
 """Several brokers over shared tables are one cluster to their clients."""
 
 from pathlib import Path
+from typing import Any
 
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -33,7 +34,7 @@ from kledger.security.acl_state import (
 from kledger.security.authorizer import STANDARD_AUTHORIZER
 from kledger.security.principal import Principal
 from tests.gateway.authorized import authorizer_of
-from tests.gateway.running import batch, fetch, produce, running_brokers, until
+from tests.gateway.running import batch, fetch, fetch_by_id, produce, running_brokers, until
 
 
 async def test_clients_of_each_broker_are_shown_all(tmp_path: Path) -> None:
@@ -201,3 +202,63 @@ async def test_every_broker_names_the_same_quorum(tmp_path: Path) -> None:
             assert [(node.node_id, node.listeners[0].port) for node in answer.nodes] == [
                 (1, brokers[0].port)
             ]
+
+
+async def test_produce_and_fetch_name_the_leader_that_a_client_does_not_know(
+    tmp_path: Path,
+) -> None:
+    """KIP-951: the client goes on at the leader without asking for metadata."""
+    async with running_brokers(tmp_path) as (one, other):
+        topic = await one.services.registry.create("t", partitions=2)
+        await until(lambda: other.services.registry.get("t") is not None)
+        async with one.client() as client:
+            both: dict[int, bytes | None] = {0: batch(b"a"), 1: batch(b"b")}
+            for asked, version in ((produce(both), 12), (produce(both, topic_id=topic.id), 13)):
+                answer = await client.ask(asked, version)
+                (found,) = answer.responses
+                assert _leaders(found.partition_responses) == [(0, -1, -1), (6, 2, 0)]
+                assert _endpoints(answer) == [(2, other.port)]
+            answer = await client.ask(fetch_by_id(topic.id, {0: 0, 1: 0}), 16)
+            (found,) = answer.responses
+            assert _leaders(found.partitions) == [(0, -1, -1), (6, 2, 0)]
+            assert _endpoints(answer) == [(2, other.port)]
+
+
+async def test_versions_before_the_hints_have_none(tmp_path: Path) -> None:
+    async with running_brokers(tmp_path) as (one, other):
+        topic = await one.services.registry.create("t", partitions=2)
+        await until(lambda: other.services.registry.get("t") is not None)
+        async with one.client() as client:
+            answer = await client.ask(produce({1: batch(b"b")}), 9)
+            assert _leaders(answer.responses[0].partition_responses) == [(6, -1, -1)]
+            answer = await client.ask(fetch_by_id(topic.id, {1: 0}), 15)
+            assert _leaders(answer.responses[0].partitions) == [(6, -1, -1)]
+            assert _endpoints(answer) == []
+
+
+async def test_every_fetch_of_a_session_names_the_leader(tmp_path: Path) -> None:
+    async with running_brokers(tmp_path) as (one, other):
+        topic = await one.services.registry.create("t", partitions=2)
+        await until(lambda: other.services.registry.get("t") is not None)
+        async with one.client() as client:
+            asked = fetch_by_id(topic.id, {0: 0, 1: 0})
+            asked.session_epoch = 0
+            for epoch in range(1, 4):
+                answer = await client.ask(asked, 16)
+                assert answer.session_id
+                named = [each for each in answer.responses[0].partitions if each.error_code]
+                assert _leaders(named) == [(6, 2, 0)]
+                assert _endpoints(answer) == [(2, other.port)]
+                asked = fetch_by_id(topic.id, {})
+                asked.session_id, asked.session_epoch = answer.session_id, epoch
+
+
+def _leaders(partitions: Any) -> list[tuple[int, int, int]]:
+    return [
+        (each.error_code, each.current_leader.leader_id, each.current_leader.leader_epoch)
+        for each in partitions
+    ]
+
+
+def _endpoints(response: Any) -> list[tuple[int, int]]:
+    return [(each.node_id, each.port) for each in response.node_endpoints]

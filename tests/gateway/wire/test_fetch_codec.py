@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -209,7 +210,9 @@ def test_response_has_the_bytes_of_the_compiled_codec(
     for version in VERSIONS:
         made = [(one[0][:16].ljust(16, b"\0"), *one[1:]) if version >= 13 else one for one in drawn]
         body = compiled_response(version, made, throttle, code, session)
-        values = {"throttle_time_ms": throttle, "error_code": code, "session_id": session}
+        values: dict[str, Any] = {
+            "throttle_time_ms": throttle, "error_code": code, "session_id": session,
+        }  # fmt: skip
         assert body == b"".join(encode_fetch_response(version, made, **values))
         prefix = response_prefix(8, 1, version, len(body))
         assert prefix + body == b"".join(fetch_response_frame(8, version, made, **values))

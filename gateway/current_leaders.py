@@ -1,0 +1,57 @@
+"""Current leaders: what Produce and Fetch tell a client that knows an older leader (KIP-951).
+
+Rule: a hint names the leader and its epoch, and the address of its listener that has the name of
+the one the client has connected to, if there is such an address. A partition that does not exist
+gets none, and its client asks for metadata.
+Source: KafkaApis.getCurrentLeader of Apache Kafka 4.3.
+Must not know: requests, which errors carry a hint.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kledger.gateway.metadata.partition_lookup import TopicLookup
+from kledger.gateway.request_context import Peer, plain_listener
+from kledger.gateway.wire.leader_hints import LeaderHints
+
+if TYPE_CHECKING:
+    from kledger.gateway.services import Services
+
+
+class CurrentLeaders:
+    """The leaders of the partitions of one server, or of its cluster."""
+
+    def __init__(self, services: "Services") -> None:
+        self._services = services
+        self._lookup = TopicLookup(services.registry)
+
+    @classmethod
+    def of_cluster(cls, services: "Services") -> "CurrentLeaders | None":
+        """Return those of a cluster; None: the server is alone, and leads everything."""
+        return None if services.registry.placement is None else cls(services)
+
+    def hints(
+        self, partitions: Iterable[tuple[bytes, int]], peer: Peer, *, has_topic_ids: bool
+    ) -> LeaderHints:
+        """Return the leaders of partitions.
+
+        Args:
+            partitions: topic as on the wire, and index.
+            peer: the client.
+            has_topic_ids: whether topics are ids or names.
+        """
+        services = self._services
+        listener = peer.listener or plain_listener(services.config)
+        addresses = {each.broker_id: each for each in services.brokers.all(listener)}
+        find = self._lookup.by_id if has_topic_ids else self._lookup.by_name
+        leaders = {}
+        for key, index in partitions:
+            topic = find(key)
+            if topic is None or not 0 <= index < topic.partition_count:
+                continue
+            leader = topic.leader_of(index)
+            if leader is None:
+                leader = services.config.node_id
+            leaders[key, index] = leader, topic.leader_epoch(index)
+        named = {broker_id for broker_id, _ in leaders.values()}
+        return LeaderHints(leaders, [addresses[each] for each in sorted(named & addresses.keys())])
