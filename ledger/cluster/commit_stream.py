@@ -44,6 +44,7 @@ class CommitStream:
         session: SessionId,
         acquired: AcquiredEpoch,
         *,
+        acquired_at_ms: int,
         now_ms: Callable[[], int],
         wait_s: Callable[[float], bool] | None = None,
     ) -> None:
@@ -53,6 +54,7 @@ class CommitStream:
             database: where to commit.
             session: the owner.
             acquired: what `acquire` returned.
+            acquired_at_ms: when it was called.
             now_ms: time that goes on while the machine sleeps.
             wait_s: waits for some seconds, in place of a wait that `stop` ends; returns whether
                 the stream was stopped.
@@ -61,7 +63,7 @@ class CommitStream:
         self.epoch = acquired.epoch
         self.barrier_count = 0
         """How many outcomes had to be settled."""
-        self.answered_at_ms = now_ms()
+        self.answered_at_ms = acquired_at_ms
         """When the last answered commit was sent: nobody can have fenced the session before."""
         self._database = database
         self._seq = acquired.seq
