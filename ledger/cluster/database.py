@@ -34,8 +34,8 @@ SessionId = NewType("SessionId", int)
 FORMAT: Final = 1
 """Of the tables, the objects and the rows of a cluster; others are refused."""
 ROWS_PER_PAGE: Final = 2_000
-GROUPS_PER_PAGE: Final = 500
-INLINE_BYTES_MAX: Final = 1024 * 1024
+GROUPS_PER_PAGE: Final = 200
+INLINE_BYTES_MAX: Final = 256 * 1024
 """Of one group; a larger one is an object."""
 
 
@@ -357,3 +357,26 @@ class ClusterDatabase(Protocol):
     def close(self) -> None:
         """End all connections; a call under way fails. May be repeated."""
         ...
+
+
+def session_closed(session: SessionId) -> SessionFenced:
+    """Return the error of a session that is closed."""
+    return SessionFenced(f"session {session} is closed: it ended, or another session has fenced it")
+
+
+def wrong_seq(session: SessionId, found: int, *, expected: int) -> SessionFenced | CommitsLost:
+    """Return the error of a stream that is open at another number than its owner has made."""
+    if found < expected:
+        return CommitsLost(
+            f"the stream of session {session} is at commit {found}, expected {expected}: the "
+            "database has lost commits that it had answered"
+        )
+    return SessionFenced(
+        f"the stream of session {session} is at commit {found}, expected {expected}: another "
+        "process uses the session"
+    )
+
+
+def session_waits(session: SessionId) -> SessionFenced:
+    """Return the error of a session that has not become the owner."""
+    return SessionFenced(f"session {session} waits: it is not the owner")

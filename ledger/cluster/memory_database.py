@@ -1,0 +1,270 @@
+"""A cluster's database in memory: the rules of `database`, one statement after the other.
+
+Rule: it is never kinder than a real one; the same tests run over both. Several sessions, of several
+threads, use one object. `FaultyDatabase` adds what connections do.
+Must not know: SQL.
+"""
+
+import copy
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from kledger.ledger.cluster.database import (
+    BEFORE_ALL,
+    FORMAT,
+    GROUPS_PER_PAGE,
+    ROWS_PER_PAGE,
+    AcquiredEpoch,
+    Change,
+    ClusterDescription,
+    ClusterExists,
+    DescribedSession,
+    GroupId,
+    NoCluster,
+    OwnerObservation,
+    SessionBroker,
+    SessionId,
+    SessionState,
+    StoredGroup,
+    WalGroup,
+    session_closed,
+    session_waits,
+    wrong_seq,
+)
+from kledger.runtime.entropy import Entropy, SystemEntropy
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session with its stream."""
+
+    broker: SessionBroker
+    moved_at_ms: int
+    state: SessionState = SessionState.WAITING
+    epoch: int = 0
+    seq: int = 0
+    committed: int = 0
+
+
+@dataclass(slots=True)
+class _Tables:
+    """Everything that a real database has on its disk."""
+
+    cluster_id: str
+    incarnation: str
+    store: str
+    owner: SessionId | None = None
+    epoch: int = 0
+    sessions: dict[SessionId, _Session] = field(default_factory=dict)
+    session_count: int = 0
+    groups: dict[GroupId, WalGroup] = field(default_factory=dict)
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+
+
+class MemoryDatabase:
+    """A database that ends with its process."""
+
+    def __init__(
+        self, *, now_ms: Callable[[], int] = lambda: 0, entropy: Entropy | None = None
+    ) -> None:
+        """Args: now_ms: the clock of the database, which only `describe` shows."""
+        self._now_ms = now_ms
+        self._entropy = entropy or SystemEntropy()
+        self._lock = threading.Lock()
+        self._created: _Tables | None = None
+
+    def snapshot(self) -> object:
+        """Return a backup, for `restore`."""
+        with self._lock:
+            return copy.deepcopy(self._created)
+
+    def restore(self, snapshot: object) -> None:
+        """Go back to a backup, as a failover to a server does that did not get the last commits."""
+        assert snapshot is None or isinstance(snapshot, _Tables), "no snapshot"
+        with self._lock:
+            self._created = copy.deepcopy(snapshot)
+
+    # The methods of ClusterDatabase
+
+    def create(self, *, cluster_id: str, store: str) -> None:
+        """Create the tables."""
+        with self._lock:
+            if self._created is not None:
+                raise ClusterExists(f"there is the cluster {self._created.cluster_id} already")
+            self._created = _Tables(cluster_id, str(self._entropy.uuid4()), store)
+
+    def describe(self) -> ClusterDescription:
+        """Return the cluster as it is."""
+        with self._lock:
+            tables = self._tables()
+            return ClusterDescription(
+                cluster_id=tables.cluster_id,
+                incarnation=tables.incarnation,
+                store=tables.store,
+                format=FORMAT,
+                epoch=tables.epoch,
+                owner=tables.owner,
+                sessions=[self._described(tables, each) for each in sorted(tables.sessions)],
+                synchronous="",
+            )
+
+    def begin_session(self, broker: SessionBroker) -> SessionId:
+        """Make a session that waits."""
+        with self._lock:
+            tables = self._tables()
+            for each in tables.sessions.values():
+                if each.broker.broker_id == broker.broker_id and each.state is SessionState.WAITING:
+                    each.state = SessionState.CLOSED
+            tables.session_count += 1
+            session = SessionId(tables.session_count)
+            tables.sessions[session] = _Session(broker, self._now_ms())
+            return session
+
+    def acquire(self, session: SessionId) -> AcquiredEpoch | None:
+        """Become the owner if there is none."""
+        with self._lock:
+            tables = self._tables()
+            mine = self._open(tables, session)
+            if mine.state is SessionState.WAITING:
+                mine.moved_at_ms = self._now_ms()
+                if tables.owner is not None:
+                    return None
+                tables.epoch += 1
+                tables.owner = session
+                mine.state, mine.epoch = SessionState.OPEN, tables.epoch
+                self._forget_sessions(tables)
+            return AcquiredEpoch(mine.epoch, mine.seq)
+
+    def commit(self, session: SessionId, seq: int, change: Change) -> None:
+        """Change everything in one step."""
+        with self._lock:
+            tables = self._tables()
+            mine = self._owner(tables, session)
+            if mine.seq != seq - 1:
+                raise wrong_seq(session, mine.seq, expected=seq - 1)
+            mine.seq = mine.committed = seq
+            mine.moved_at_ms = self._now_ms()
+            if change.group is not None:
+                tables.groups[GroupId(mine.epoch, seq)] = change.group
+            for key, value in change.rows:
+                if value is None:
+                    tables.rows.pop(bytes(key), None)
+                else:
+                    tables.rows[bytes(key)] = bytes(value)
+            for moved in change.relocated:
+                if moved.group_id in tables.groups:
+                    tables.groups[moved.group_id] = moved.wal
+            for group_id in change.forgotten:
+                tables.groups.pop(group_id, None)
+
+    def barrier(self, session: SessionId, *, confirmed: int, seq: int) -> int:
+        """Raise the stream to `seq` without a change."""
+        with self._lock:
+            mine = self._owner(self._tables(), session)
+            if not confirmed <= mine.seq < seq:
+                raise wrong_seq(session, mine.seq, expected=confirmed)
+            mine.seq = seq
+            mine.moved_at_ms = self._now_ms()
+            return mine.committed
+
+    def observe(self) -> OwnerObservation | None:
+        """Return the owner and the number of its stream."""
+        with self._lock:
+            tables = self._tables()
+            if tables.owner is None:
+                return None
+            return OwnerObservation(tables.owner, tables.sessions[tables.owner].seq)
+
+    def fence(self, session: SessionId, seen_seq: int) -> bool:
+        """Close the stream of the owner, if its number has not moved."""
+        with self._lock:
+            tables = self._tables()
+            found = tables.sessions.get(session)
+            if found is None or found.state is not SessionState.OPEN or found.seq != seen_seq:
+                return False
+            _close(tables, session)
+            return True
+
+    def end_session(self, session: SessionId) -> None:
+        """Close a session of the caller's own."""
+        with self._lock:
+            tables = self._tables()
+            if session in tables.sessions:
+                _close(tables, session)
+
+    def rows(self, start: bytes, end: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Return pages of rows."""
+        while page := self._rows_page(start, end):
+            yield page
+            start = page[-1][0] + b"\0"
+
+    def groups(self, after: GroupId = BEFORE_ALL) -> Iterator[list[StoredGroup]]:
+        """Return pages of groups."""
+        while page := self._groups_page(after):
+            yield page
+            after = page[-1].group_id
+
+    def close(self) -> None:
+        """Do nothing: there is no connection, and other sessions may go on."""
+
+    # Under the lock
+
+    def _rows_page(self, start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        with self._lock:
+            rows = self._tables().rows
+            return [
+                (key, rows[key])
+                for key in islice(
+                    sorted(each for each in rows if start <= each < end), ROWS_PER_PAGE
+                )
+            ]
+
+    def _groups_page(self, after: GroupId) -> list[StoredGroup]:
+        with self._lock:
+            groups = self._tables().groups
+            ids = sorted(each for each in groups if each > after)
+            return [StoredGroup(each, groups[each]) for each in ids[:GROUPS_PER_PAGE]]
+
+    def _tables(self) -> _Tables:
+        if self._created is None:
+            raise NoCluster("the database has no cluster; `kledger cluster init` makes one")
+        return self._created
+
+    def _described(self, tables: _Tables, session: SessionId) -> DescribedSession:
+        found = tables.sessions[session]
+        return DescribedSession(
+            session,
+            found.state,
+            found.broker,
+            found.epoch,
+            found.seq,
+            max(self._now_ms() - found.moved_at_ms, 0),
+            sum(each.epoch == found.epoch for each in tables.groups),
+        )
+
+    @staticmethod
+    def _open(tables: _Tables, session: SessionId) -> _Session:
+        found = tables.sessions.get(session)
+        if found is None or found.state is SessionState.CLOSED:
+            raise session_closed(session)
+        return found
+
+    def _owner(self, tables: _Tables, session: SessionId) -> _Session:
+        found = self._open(tables, session)
+        if found.state is SessionState.WAITING:
+            raise session_waits(session)
+        return found
+
+    @staticmethod
+    def _forget_sessions(tables: _Tables) -> None:
+        epochs = {each.epoch for each in tables.groups}
+        for session, each in list(tables.sessions.items()):
+            if each.state is SessionState.CLOSED and each.epoch not in epochs:
+                del tables.sessions[session]
+
+
+def _close(tables: _Tables, session: SessionId) -> None:
+    tables.sessions[session].state = SessionState.CLOSED
+    if tables.owner == session:
+        tables.owner = None
