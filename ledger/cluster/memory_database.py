@@ -213,12 +213,8 @@ class MemoryDatabase:
     def _rows_page(self, start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
         with self._lock:
             rows = self._tables().rows
-            return [
-                (key, rows[key])
-                for key in islice(
-                    sorted(each for each in rows if start <= each < end), ROWS_PER_PAGE
-                )
-            ]
+            keys = sorted(each for each in rows if start <= each < end)
+            return [(key, rows[key]) for key in keys[:ROWS_PER_PAGE]]
 
     def _groups_page(self, after: GroupId) -> list[StoredGroup]:
         with self._lock:
