@@ -7,7 +7,7 @@ from typing import Any, Self
 import pytest
 
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.peers.peer_socket import socket_path
+from kledger.gateway.peers.peer_socket import peer_socket_path
 from kledger.gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -62,7 +62,7 @@ class PeerClient(WireClient):
         self._folder = Path(worker_folder(str(folder), index))
 
     async def __aenter__(self) -> Self:
-        with socket_path(self._folder) as path:
+        with peer_socket_path(self._folder) as path:
             self.reader, self.writer = await asyncio.open_unix_connection(path)
         return self
 

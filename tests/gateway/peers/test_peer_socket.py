@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kledger.gateway.peers.peer_socket import SOCKET_NAME, bind_peer_socket, socket_path
+from kledger.gateway.peers.peer_socket import SOCKET_NAME, bind_peer_socket, peer_socket_path
 
 
 def connected(folder: Path) -> socket.socket:
     """Connect to the peer of a folder."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with socket_path(folder) as path:
+    with peer_socket_path(folder) as path:
         client.connect(path)
     return client
 
