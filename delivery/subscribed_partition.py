@@ -113,6 +113,8 @@ class SubscribedPartition:
         Raises:
             SubscriptionsError, TopicsError, LedgerError, BatchError: it cannot be created.
         """
+        if is_durable:
+            await self.topic.register_cursor(name)
         known = self.subscriptions.get(name)
         if known is not None and not known.is_closed:
             return known
@@ -128,6 +130,15 @@ class SubscribedPartition:
         return await self._at_target(
             start, make, is_inclusive=is_inclusive, reads_compacted=reads_compacted
         )
+
+    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
+        """Delete a subscription; see `PartitionSubscriptions.delete`.
+
+        Raises:
+            SubscriptionsError, TopicsError: it was not deleted.
+        """
+        await self.topic.remove_cursor(name)
+        await self.subscriptions.delete(name, force=force)
 
     async def reset(
         self, subscription: Subscription, target: SeekTarget, *, is_inclusive: bool

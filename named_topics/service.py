@@ -188,15 +188,14 @@ class NamedTopicService:
             if record is None and not create:
                 raise NamedTopicNotFound(f"topic {name!r} is no named topic")
             check_one_leader(topic.name, topic.record.leaders)
+            await self._registry.keep_one_leader(topic)
             if record is None:
                 record = NamedTopicRecord(options, owns_log=False)
                 await _submit([self._topics.change(topic.id, record)])
             else:
                 check_repeated(record.options, options, what=f"named topic {topic.name}")
             if channel_count > topic.partition_count:
-                await self._registry.create_partitions(
-                    topic.name, channel_count, self.leaders_of_new(topic, channel_count)
-                )
+                await self._registry.create_partitions(topic.name, channel_count)
                 self.note_partitions(topic)
             elif 0 < channel_count < topic.partition_count:
                 raise WrongArgument(
@@ -209,28 +208,20 @@ class NamedTopicService:
         self, name: str, channel_count: int, options: NamedTopicOptions
     ) -> NamedTopicInfo:
         count = channel_count or default_channel_count()
-        is_new, placement = True, self._registry.placement
+        is_new = True
         try:
             topic = await self._registry.create(
-                name,
-                partitions=count,
-                configs=topic_configs(options),
-                assigned=None if placement is None else [placement.broker_id] * count,
+                name, partitions=count, configs=topic_configs(options), has_one_leader=True
             )
         except TopicAlreadyExists:  # a Kafka client, or another broker, has created it meanwhile
             topic, is_new = self._topic(name), False
             topic.check_leader(0)
             check_one_leader(topic.name, topic.record.leaders)
+            await self._registry.keep_one_leader(topic)
         record = NamedTopicRecord(options, owns_log=is_new)
         self._trimming.begin()
         await _submit([self._topics.change(topic.id, record)])
         return NamedTopicInfo(topic.name, topic.partition_count, options)
-
-    def leaders_of_new(self, topic: Topic, channel_count: int) -> list[int] | None:
-        """Return the brokers of channels that are added; None: any, as it is no named topic."""
-        if self._registry.placement is None or self._topics.head(topic.id) is None:
-            return None
-        return [self._registry.placement.broker_id] * (channel_count - topic.partition_count)
 
     def capacity(self, topic: Topic) -> TopicCapacity | None:
         """Return the capacity of a topic; None: it is unlimited, or the topic is no named topic."""

@@ -70,6 +70,10 @@ class NamespaceNotDeletable(TopicsError):
     """The namespace has topics, or is the one that always exists."""
 
 
+class TooManyCursors(TopicsError):
+    """The topic has as many durable cursors as it can have."""
+
+
 class TooManyNamespaces(TopicsError):
     """The store has as many namespaces as it can have."""
 

@@ -10,6 +10,7 @@ key                    row
 T name                 a topic
 N name                 a namespace, unless it is public/default without settings
 D topic id             a topic whose partitions are still being deleted
+C topic id name        durable cursors of a topic that several brokers lead
 P id index C           checkpoint of the partition's producers
 P id index L           log start offset that was set
 P id index R           offset before which DeleteRecords has removed the records
@@ -29,6 +30,7 @@ from kledger.ledger.row_format import TEXT_REST, UUID16, RowKey
 TOPIC_KEYS = RowKey("topic", b"T", name=TEXT_REST)
 NAMESPACE_KEYS = RowKey("namespace", b"N", name=TEXT_REST)
 DELETION_KEYS = RowKey("deleted topic", b"D", topic_id=UUID16)
+CURSOR_KEYS = RowKey("cursors", b"C", topic_id=UUID16, name=TEXT_REST)
 PARTITION_PREFIX = b"P"
 _INDEX = Struct(">I")
 _ID = Struct(">Q")

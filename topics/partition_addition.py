@@ -2,7 +2,8 @@
 
 Rule: every durable cursor of an old partition is made at the beginning of every new one before
 records can be appended to it, so a subscription to the whole topic misses none. What an addition
-that was not completed has left is deleted first.
+that was not completed has left is deleted first. For a server that is alone; brokers that share
+topics have `TopicCursors`.
 Must not know: the subscriptions of cursors, how the topic gets its new count.
 """
 
@@ -29,12 +30,8 @@ class PartitionAddition:
         """Args: record: of the topic with its new partitions."""
         self._topic = topic
         self._store = store
-        self._old = topic.led_partitions()
-        self._new = [
-            index
-            for index in range(topic.partition_count, record.partition_count)
-            if topic.leads(index, record)
-        ]
+        self._old = range(topic.partition_count)
+        self._new = range(topic.partition_count, record.partition_count)
         self._prepared: set[str] = set()
         self._current: set[str] = set()
 

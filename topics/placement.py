@@ -58,7 +58,12 @@ class Placement:
         self._led.update(after)
 
     def place(
-        self, count: int, *, existing: Leaders = (), assigned: Sequence[int] | None = None
+        self,
+        count: int,
+        *,
+        existing: Leaders = (),
+        assigned: Sequence[int] | None = None,
+        has_one_leader: bool = False,
     ) -> Leaders:
         """Return the leaders of a topic that gets partitions.
 
@@ -66,10 +71,19 @@ class Placement:
             count: of the new partitions.
             existing: the leaders of those that it has.
             assigned: the brokers that its user demands for the new ones; None: any.
+            has_one_leader: one broker leads all partitions; for a new topic this one.
 
         Raises:
-            InvalidPartitions: there is no such broker.
+            InvalidPartitions: there is no such broker, or it may not lead these partitions.
         """
+        if has_one_leader:
+            leader = existing[0] if existing else self.broker_id
+            if assigned is not None and (others := set(assigned) - {leader}):
+                raise InvalidPartitions(
+                    f"partitions of a named topic: expected broker {leader} to lead all of them, "
+                    f"got {', '.join(map(str, sorted(others)))}"
+                )
+            return (*existing, *[leader] * count)
         if assigned is None:
             return (*existing, *place_partitions(count, self._led, self.broker_ids, existing))
         for broker in assigned:

@@ -46,6 +46,7 @@ from kledger.topics.partition_name import partition_of
 from kledger.topics.placement import Placement
 from kledger.topics.retention import LowestCommittedOffset, enforce_retention, no_group
 from kledger.topics.topic import Topic, unknown_topic
+from kledger.topics.topic_cursors import TopicCursors
 from kledger.topics.topic_names import (
     DEFAULT_NAMESPACE,
     check_name,
@@ -99,6 +100,7 @@ class TopicRegistry:
         self._entropy = entropy
         self._records = RecordTable(tables, TOPIC_ROWS, self._replayed)
         self.namespaces = Namespaces(tables, self._namespace_replayed)
+        self._cursors = None if cluster is None else TopicCursors(tables)
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._collisions: dict[str, str] = {}
@@ -145,6 +147,8 @@ class TopicRegistry:
             cluster=cluster,
         )
         registry.namespaces.load()
+        if registry._cursors is not None:
+            registry._cursors.load()
         registry._records.load()
         registry._deleted_topics.load()
         if cluster is not None:
@@ -176,6 +180,7 @@ class TopicRegistry:
         configs: Mapping[str, str] | None = None,
         replication: int = USE_DEFAULT,
         assigned: Sequence[int] | None = None,
+        has_one_leader: bool = False,
     ) -> TopicRecord:
         """Check what `create` checks, and change nothing.
 
@@ -191,10 +196,12 @@ class TopicRegistry:
         check_partition_count(count)
         if replication not in (USE_DEFAULT, 1):
             raise InvalidReplicationFactor(f"replication factor {replication}, expected 1 or -1")
-        leaders = () if self.placement is None else self.placement.place(count, assigned=assigned)
         record = TopicRecord(
-            name, self._entropy.uuid4(), count, dict(configs or {}), self._clock.now_ms(), leaders
+            name, self._entropy.uuid4(), count, dict(configs or {}), self._clock.now_ms()
         )
+        if self.placement is not None:
+            leaders = self.placement.place(count, assigned=assigned, has_one_leader=has_one_leader)
+            record = record._replace(leaders=leaders, has_one_leader=has_one_leader)
         check_configs(record.configs)
         check_strategy(record.configs, self.defaults)
         namespace_configs = self.namespaces.configs_of(namespace_of(name))
@@ -240,6 +247,7 @@ class TopicRegistry:
         configs: Mapping[str, str] | None = None,
         replication: int = USE_DEFAULT,
         assigned: Sequence[int] | None = None,
+        has_one_leader: bool = False,
     ) -> Topic:
         """Create a topic; -1 is the default.
 
@@ -249,6 +257,7 @@ class TopicRegistry:
             configs: settings of its own.
             replication: 1 is all that there is.
             assigned: the brokers that lead its partitions; None: any.
+            has_one_leader: this broker leads all partitions, also those that are added.
 
         Raises:
             TopicsError: see `check_creation`.
@@ -262,6 +271,7 @@ class TopicRegistry:
                 configs=configs,
                 replication=replication,
                 assigned=assigned,
+                has_one_leader=has_one_leader,
             )
             changes = [self._records.change(record.name, record)]
             if not self.namespaces.exists(namespace := namespace_of(record.name)):
@@ -306,8 +316,10 @@ class TopicRegistry:
         changes: list[RecordChange] = []
         for topic in topics:
             changes.append(self._records.change(topic.name, None))
-            if self.placement is None:  # else every broker follows the record, this one too
+            if self._cursors is None:
                 changes.append(self._deleted_topics.deletion(topic.record))
+            else:  # every broker follows the record, this one too
+                changes += self._cursors.removals(topic.id)
         await _submit(changes)
 
     async def create_partitions(
@@ -336,25 +348,24 @@ class TopicRegistry:
             await self._settle_writes()
             topic = self._expect(name)
             self.check_partitions(topic, total)
+            record = topic.record._replace(partition_count=total)
+            if self.placement is not None:  # their leaders make the cursors
+                leaders = self.placement.place(
+                    total - topic.partition_count,
+                    existing=record.leaders,
+                    assigned=assigned,
+                    has_one_leader=record.has_one_leader,
+                )
+                await self._change(record._replace(leaders=leaders))
+                return topic
             topic.keeps_open = True  # the addition follows the cursors of open partitions
             try:
-                await self._add_partitions(topic, total, assigned)
+                await self._add_partitions(topic, record)
             finally:
                 topic.keeps_open = False
             return topic
 
-    async def _add_partitions(
-        self, topic: Topic, total: int, assigned: Sequence[int] | None
-    ) -> None:
-        existing = topic.record.leaders
-        leaders = (
-            self.placement.place(
-                total - topic.partition_count, existing=existing, assigned=assigned
-            )
-            if self.placement is not None
-            else existing
-        )
-        record = topic.record._replace(partition_count=total, leaders=leaders)
+    async def _add_partitions(self, topic: Topic, record: TopicRecord) -> None:
         addition = self._addition = PartitionAddition(topic, self._store, record)
         try:
             await addition.prepare()
@@ -366,6 +377,28 @@ class TopicRegistry:
             await addition.settle()
         finally:
             self._addition = None
+
+    async def keep_one_leader(self, topic: Topic) -> None:
+        """Let the broker that leads all partitions of a topic lead those that are added, too.
+
+        Raises:
+            UnknownTopic: it was deleted.
+            InvalidPartitions: several brokers lead partitions of it.
+            TopicStorageFailed: nothing has changed.
+        """
+        if self.placement is None or topic.record.has_one_leader:
+            return
+        async with self._changing:
+            await self._settle_writes()
+            record = self._expect(topic.name).record
+            if record.topic_id != topic.id:
+                raise unknown_topic(topic.name)
+            if len(set(record.leaders)) > 1:
+                raise InvalidPartitions(
+                    f"partitions of {topic.name}: expected one broker that leads all of them, got "
+                    f"{', '.join(map(str, sorted(set(record.leaders))))}"
+                )
+            await self._change(record._replace(has_one_leader=True))
 
     def check_partitions(self, topic: Topic, total: int) -> None:
         """Check what `create_partitions` checks; plain. Raises InvalidPartitions."""
@@ -596,6 +629,7 @@ class TopicRegistry:
             clock=self._clock,
             supervisor=self._supervisor,
             broker_id=None if self.placement is None else self.placement.broker_id,
+            cursors=self._cursors,
         )
         self._topics[topic.name] = topic
         self._by_id[topic.id] = topic

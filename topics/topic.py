@@ -5,7 +5,7 @@ Rule: a partition is opened once, by its first use; calls that wait for that get
 Must not know: other topics, how topics are stored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from kledger.ledger import LedgerError, LedgerStore
@@ -37,6 +37,7 @@ from kledger.topics.partition.partition_tier import PartitionOffloader, Tier, ti
 from kledger.topics.partition.records import TopicRecord
 from kledger.topics.partition.results import translated_errors
 from kledger.topics.partition_name import managed_ledger_name
+from kledger.topics.topic_cursors import TopicCursors
 
 
 class Topic:
@@ -53,8 +54,21 @@ class Topic:
         namespace_configs: Mapping[str, str] = NO_CONFIGS,
         tier: Tier | None = None,
         broker_id: int | None = None,
+        cursors: TopicCursors | None = None,
     ) -> None:
-        """Args: broker_id: of this broker; None: of a server that is alone."""
+        """Make what a record says.
+
+        Args:
+            record: of the topic.
+            store: has the partitions of this broker.
+            defaults: settings of topics.
+            clock: for times of records.
+            supervisor: owns work that continues after its caller was cancelled.
+            namespace_configs: settings of the topic's namespace.
+            tier: where ledgers are offloaded to.
+            broker_id: of this broker; None: of a server that is alone.
+            cursors: what several brokers know of each other's; None: the server is alone.
+        """
         self.record = record
         self.name = record.name
         self.id: UUID = record.topic_id
@@ -76,6 +90,7 @@ class Topic:
         self._supervisor = supervisor
         self._tier = tier
         self._broker_id = broker_id
+        self._cursors = cursors
         self._deleted_offloads: list[PartitionOffload] = []
         """Of partitions that were open when the topic was deleted."""
         self._partitions: dict[int, PartitionLog] = {}
@@ -101,9 +116,9 @@ class Topic:
         """The leader epoch of a partition; no server has another one than this yet."""
         return LEADER_EPOCH
 
-    def leads(self, index: int, record: TopicRecord | None = None) -> bool:
-        """Whether this broker leads a partition, by the topic's record or another one of it."""
-        leaders = (record or self.record).leaders
+    def leads(self, index: int) -> bool:
+        """Whether this broker leads a partition."""
+        leaders = self.record.leaders
         return not leaders or leaders[index] == self._broker_id
 
     def led_partitions(self) -> list[int]:
@@ -144,7 +159,7 @@ class Topic:
         """
         if self.is_deleted or not 0 <= index < self.partition_count or index in self._changing:
             return None
-        if index in self._partitions or not self.leads(index):
+        if index in self._partitions or not self.leads(index) or self._first_cursors(index):
             return None
 
         def lost(error: LedgerError) -> None:
@@ -202,6 +217,7 @@ class Topic:
             clock=self._clock,
             supervisor=self._supervisor,
             driver=self._driver(index),
+            first_cursors=self._first_cursors(index),
         )
 
     def _driver(self, index: int) -> PartitionOffloader | None:
@@ -209,6 +225,33 @@ class Topic:
             return None
         folder = self._tier.below(tier_folder(self.name, self.id, index))
         return PartitionOffloader(folder, self._store, PartitionKeys(self.id, index))
+
+    # Durable cursors
+
+    async def register_cursor(self, name: str) -> None:
+        """Note, for partitions to come, that durable cursors of a name are made; repeatable.
+
+        Raises:
+            TooManyCursors: the topic has as many as it can have.
+            TopicStorageFailed: it is not noted.
+        """
+        cursors = self._cursors
+        if cursors is not None and not cursors.has(self.id, name):
+            with translated_errors():
+                async with cursors.change_lock():
+                    if not self.is_deleted:
+                        await cursors.register(self.name, self.id, name, self.partition_count)
+
+    async def remove_cursor(self, name: str) -> None:
+        """Note that the durable cursors of a name are deleted. Raises TopicStorageFailed."""
+        cursors = self._cursors
+        if cursors is not None and cursors.has(self.id, name):
+            with translated_errors():
+                async with cursors.change_lock():
+                    await cursors.remove(self.id, name)
+
+    def _first_cursors(self, index: int) -> Collection[str]:
+        return () if self._cursors is None else self._cursors.first_cursors(self.id, index)
 
     def ledger_name(self, index: int) -> str:
         """Name of a partition's managed ledger."""

@@ -327,10 +327,9 @@ class NativeService:
         """Add partitions to a topic, until it has `count`."""
         check_count("count", count, 1, PARTITIONS_MAX)
         with translating():
-            # Only its leader knows whether it is a named topic.
+            # The leader of a named topic, as it has the groups that get the new channels.
             topic = await self._partitions.topic_of(name, 0)
-            leaders = self._named_topics.leaders_of_new(topic, count)
-            await self._registry.create_partitions(topic.name, count, leaders)
+            await self._registry.create_partitions(topic.name, count)
         self._named_topics.note_partitions(topic)
 
     async def terminate(self, name: str) -> list[RecordLocation]:
@@ -451,7 +450,7 @@ class NativeService:
                 )
         for opened, _ in found:
             with translating(opened):
-                await opened.subscriptions.delete(name, force=force)
+                await opened.delete_subscription(name, force=force)
 
     async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
         """Return the numbers of a subscription."""

@@ -90,8 +90,10 @@ from kledger.security.principal import Principal
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.records import (
+    CURSOR_ROWS,
     NAMESPACE_ROWS,
     Checkpoint,
+    CursorKey,
     NamespaceRecord,
     TopicRecord,
     decode_aborted,
@@ -255,6 +257,8 @@ GROUP_KEY = GroupKey(TOPIC_ID, "gü")
 SUBSCRIBER_GROUP = SubscriberGroupRecord(
     is_anonymous=True, created_ms=99, filter_name="m:ü", converter_name=""
 )
+LED_TOPIC = TOPIC._replace(partition_count=2, configs={}, leaders=(1, 1), has_one_leader=True)
+CURSOR_KEY = CursorKey(TOPIC_ID, "sü")
 OPEN_MANAGED_LEDGER = ManagedLedgerRecord(managed_ledger_id=7)
 COMPACTED_MANAGED_LEDGER = ManagedLedgerRecord(
     managed_ledger_id=7,
@@ -413,6 +417,16 @@ VALUES = [
      ("0200000000000000050000000000000032000000000000000100000000000000"
       "040100000000000000000000000000000007000164000000010000000375726c"
       "0000000175000000000000000801")),
+    ("topic with one leader", LED_TOPIC, lambda: encode_topic(LED_TOPIC), decode_topic,
+     ("017b22636f6e66696773223a7b7d2c22637265617465645f6d73223a313730303030303030303030"
+     "302c226964223a223061316232633364346535663630373138323933613462356336643765386639"
+     "222c226c656164657273223a5b312c315d2c226e616d65223a226f7264657273222c226f6e655f6c"
+     "6561646572223a747275652c22706172746974696f6e73223a327d")),
+    ("cursors of a topic", (CURSOR_KEY, 3), lambda: CURSOR_ROWS.encode(3),
+     lambda row: CURSOR_ROWS.decode(CURSOR_ROWS.encode_key(CURSOR_KEY), row), "0100000003"),
+    ("key of cursors", (CURSOR_KEY, 3), lambda: CURSOR_ROWS.encode_key(CURSOR_KEY),
+     lambda key: CURSOR_ROWS.decode(key, CURSOR_ROWS.encode(3)),
+     "430a1b2c3d4e5f60718293a4b5c6d7e8f973c3bc"),
     ("counter", 41, lambda: encode_counter(41), decode_counter,
      "010000000000000029"),
 ]  # fmt: skip

@@ -8,7 +8,7 @@ Must not know: why the partition was closed.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -62,6 +62,7 @@ class PartitionContext:
         config: of the topic.
         supervisor: owns work that continues after its caller was cancelled.
         driver: the tier; None: the server has none.
+        first_cursors: durable cursors that it gets if it has no record.
     """
 
     store: LedgerStore
@@ -73,6 +74,7 @@ class PartitionContext:
     clock: Clock
     supervisor: Supervisor
     driver: PartitionOffloader | None = None
+    first_cursors: Collection[str] = ()
 
     @property
     def partition(self) -> str:
@@ -130,6 +132,8 @@ async def open_partition(context: PartitionContext) -> PartitionLog:
         opening.load_rows()
         await opening.replay(context.clock.now_ms())
         log = opening.make_log()
+        if context.first_cursors and not log.high_watermark:
+            await ledger.change_cursors(added=context.first_cursors)
         await opening.trimmer.remove_stale_rows()
         await opening.trimmer.complete_log_start(log.locate)
     except LedgerError as error:

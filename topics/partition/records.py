@@ -24,7 +24,7 @@ from kledger.ledger.row_format import (
     json_rest,
     mapping,
 )
-from kledger.topics.keys import DELETION_KEYS, NAMESPACE_KEYS, TOPIC_KEYS
+from kledger.topics.keys import CURSOR_KEYS, DELETION_KEYS, NAMESPACE_KEYS, TOPIC_KEYS
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.transaction_state import AbortedTransaction
@@ -38,6 +38,7 @@ class TopicRecord(NamedTuple):
 
     Attributes:
         leaders: the broker of each partition; empty: of a server that is alone.
+        has_one_leader: one broker leads all partitions, also those that are added.
     """
 
     name: str
@@ -46,6 +47,7 @@ class TopicRecord(NamedTuple):
     configs: Mapping[str, str]
     created_ms: int
     leaders: tuple[int, ...] = ()
+    has_one_leader: bool = False
 
 
 class NamespaceRecord(NamedTuple):
@@ -58,6 +60,13 @@ class NamespaceRecord(NamedTuple):
     name: str
     configs: Mapping[str, str]
     created_ms: int
+
+
+class CursorKey(NamedTuple):
+    """A durable cursor of a topic, in whichever partitions."""
+
+    topic_id: UUID
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,7 @@ def _topic_fields(record: TopicRecord) -> dict[str, Any]:
         "configs": dict(record.configs),
         "created_ms": record.created_ms,
         **({"leaders": record.leaders} if record.leaders else {}),
+        **({"one_leader": True} if record.has_one_leader else {}),
     }
 
 
@@ -95,6 +105,7 @@ def _topic_record(fields: Any) -> TopicRecord:
         {str(name): str(value) for name, value in fields["configs"].items()},
         int(fields["created_ms"]),
         tuple(map(int, fields.get("leaders", ()))),
+        bool(fields.get("one_leader", False)),
     )
 
 
@@ -122,6 +133,7 @@ _DELETED_TOPICS = RowFormat[TopicRecord]("deleted topic", _TOPIC_LAYOUTS)
 _NAMESPACES = RowFormat[NamespaceRecord](
     "namespace", {VERSION: converted(_JSON, _namespace_fields, _namespace_record)}
 )
+_CURSORS = RowFormat[int]("cursors", {VERSION: I32})
 _FIRST_TIMESTAMPS = RowFormat[int]("first timestamp", {VERSION: I64})
 _MANIFESTS = RowFormat[int]("manifest", {VERSION: I64})
 _LOG_STARTS = RowFormat[int]("log start", {VERSION: I64})
@@ -207,6 +219,18 @@ def _decode_namespace_row(key: bytes, row: bytes) -> tuple[str, NamespaceRecord]
     return name, _NAMESPACES.decode(row, which=name)
 
 
+def _decode_cursor_row(key: bytes, row: bytes) -> tuple[CursorKey, int]:
+    found = CursorKey(*CURSOR_KEYS.decode(key))
+    return found, _CURSORS.decode(row, which=found.name)
+
+
+CURSOR_ROWS = RecordRows[CursorKey, int](
+    prefix=CURSOR_KEYS.prefix,
+    encode_key=lambda key: CURSOR_KEYS.encode(*key),
+    encode=_CURSORS.encode,
+    decode=_decode_cursor_row,
+)
+"""How many partitions a topic had when a cursor was registered."""
 NAMESPACE_ROWS = RecordRows[str, NamespaceRecord](
     prefix=NAMESPACE_KEYS.prefix,
     encode_key=NAMESPACE_KEYS.encode,
