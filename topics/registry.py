@@ -37,7 +37,9 @@ from kledger.topics.errors import (
     TopicsError,
     UnknownTopic,
 )
+from kledger.topics.leader_epoch import raise_leader_epoch
 from kledger.topics.namespaces import Namespaces, unknown_namespace
+from kledger.topics.partition.leader_epoch_state import FIRST_EPOCH
 from kledger.topics.partition.partition_tier import Tier
 from kledger.topics.partition.records import TOPIC_ROWS, TopicRecord
 from kledger.topics.partition.results import from_ledger_error
@@ -89,8 +91,11 @@ class TopicRegistry:
         tier: Tier | None,
         *,
         cluster: TopicCluster | None = None,
+        leader_epoch: int = FIRST_EPOCH,
     ) -> None:
         self.defaults = defaults
+        self.leader_epoch = leader_epoch
+        """Under which this server leads its partitions."""
         self.epoch = 0
         self._store = store
         tables: TableStore = store if cluster is None else cluster.tables
@@ -124,6 +129,7 @@ class TopicRegistry:
         tier: Tier | None = None,
         *,
         cluster: TopicCluster | None = None,
+        leader_epoch: int = FIRST_EPOCH,
     ) -> "TopicRegistry":
         """Load all topics; partitions are opened by their first use.
 
@@ -134,9 +140,11 @@ class TopicRegistry:
             entropy: the machine's by default.
             tier: where ledgers are offloaded to.
             cluster: what brokers share; None: the server is alone.
+            leader_epoch: under which it leads its partitions; see `raise_leader_epoch`.
 
         Raises:
             UnreadableRow: a stored topic cannot be read.
+            LedgerError: the leader epoch could not be stored.
         """
         registry = cls(
             store,
@@ -145,6 +153,7 @@ class TopicRegistry:
             entropy or SystemEntropy(),
             tier,
             cluster=cluster,
+            leader_epoch=await raise_leader_epoch(store, leader_epoch),
         )
         registry.namespaces.load()
         if registry._cursors is not None:
@@ -630,6 +639,7 @@ class TopicRegistry:
             supervisor=self._supervisor,
             broker_id=None if self.placement is None else self.placement.broker_id,
             cursors=self._cursors,
+            leader_epoch=self.leader_epoch,
         )
         self._topics[topic.name] = topic
         self._by_id[topic.id] = topic

@@ -8,7 +8,7 @@ Must not know: how batches are read, which of them are damaged.
 |--------------------------------|------------------------------------------------------------|
 | OFFSET.log                     | batches in a row; OFFSET is that of the first record       |
 | OFFSET.index, OFFSET.timeindex | `batches.segment_index`                                    |
-| leader-epoch-checkpoint        | text: version, number of epochs, epoch and its first offset |
+| leader-epoch-checkpoint        | text: version, number of epochs, each and its first offset |
 
 Left out: `partition.metadata`, since the cluster that imports the folder gives the topic its id;
 snapshots of producers, which a broker rebuilds from the batches.
@@ -21,8 +21,6 @@ from typing import IO, Self
 from kledger.batches.buffers import Buffer
 from kledger.batches.header import BatchHeader
 from kledger.batches.segment_index import SegmentIndex
-
-LEADER_EPOCH = 0
 
 
 class SegmentExport:
@@ -40,7 +38,8 @@ class SegmentExport:
             raise FileExistsError(f"{folder} is not empty")
         self._folder = folder
         self._segment_bytes = segment_bytes
-        self._first_offset: int | None = None
+        self._epochs: list[tuple[int, int]] = []
+        """Each leader epoch and its first offset."""
         self._index: SegmentIndex | None = None
         self._log: IO[bytes] | None = None
 
@@ -57,12 +56,15 @@ class SegmentExport:
         assert self._log is not None
         self._log.write(batch)
         index.add(header)
+        if not self._epochs or header.leader_epoch > self._epochs[-1][0]:
+            self._epochs.append((header.leader_epoch, header.base_offset))
 
     def close(self) -> None:
         """Complete the last segment and the folder. May be repeated."""
         self._end_segment()
-        if self._first_offset is not None:
-            text = f"0\n1\n{LEADER_EPOCH} {self._first_offset}\n"
+        if self._epochs:
+            lines = ["0", str(len(self._epochs)), *(f"{epoch} {at}" for epoch, at in self._epochs)]
+            text = "".join(f"{line}\n" for line in lines)
             (self._folder / "leader-epoch-checkpoint").write_text(text)
 
     def __enter__(self) -> Self:
@@ -79,8 +81,6 @@ class SegmentExport:
         self.close()
 
     def _begin_segment(self, base_offset: int) -> SegmentIndex:
-        if self._first_offset is None:
-            self._first_offset = base_offset
         self._index = SegmentIndex(base_offset)
         self._log = self._path("log").open("xb")
         return self._index

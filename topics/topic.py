@@ -26,12 +26,13 @@ from kledger.topics.errors import (
     UnknownTopic,
 )
 from kledger.topics.keys import PartitionKeys
+from kledger.topics.partition.leader_epoch_state import FIRST_EPOCH
 from kledger.topics.partition.partition_loader import (
     PartitionContext,
     create_partition,
     open_partition,
 )
-from kledger.topics.partition.partition_log import LEADER_EPOCH, PartitionLog
+from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.partition_offload import PartitionOffload
 from kledger.topics.partition.partition_tier import PartitionOffloader, Tier, tier_folder
 from kledger.topics.partition.records import TopicRecord
@@ -55,6 +56,7 @@ class Topic:
         tier: Tier | None = None,
         broker_id: int | None = None,
         cursors: TopicCursors | None = None,
+        leader_epoch: int = FIRST_EPOCH,
     ) -> None:
         """Make what a record says.
 
@@ -68,6 +70,7 @@ class Topic:
             tier: where ledgers are offloaded to.
             broker_id: of this broker; None: of a server that is alone.
             cursors: what several brokers know of each other's; None: the server is alone.
+            leader_epoch: that of this broker.
         """
         self.record = record
         self.name = record.name
@@ -91,6 +94,7 @@ class Topic:
         self._tier = tier
         self._broker_id = broker_id
         self._cursors = cursors
+        self._leader_epoch = leader_epoch
         self._deleted_offloads: list[PartitionOffload] = []
         """Of partitions that were open when the topic was deleted."""
         self._partitions: dict[int, PartitionLog] = {}
@@ -113,8 +117,12 @@ class Topic:
         return leaders[index] if leaders else None
 
     def leader_epoch(self, index: int) -> int:
-        """The leader epoch of a partition; no server has another one than this yet."""
-        return LEADER_EPOCH
+        """The leader epoch of a partition.
+
+        Brokers that share topics never take over a partition of each other, so that of a partition
+        that another one leads is the first.
+        """
+        return self._leader_epoch if self.leads(index) else FIRST_EPOCH
 
     def leads(self, index: int) -> bool:
         """Whether this broker leads a partition."""
@@ -216,6 +224,7 @@ class Topic:
             defaults=self._defaults,
             clock=self._clock,
             supervisor=self._supervisor,
+            leader_epoch=self._leader_epoch,
             driver=self._driver(index),
             first_cursors=self._first_cursors(index),
         )

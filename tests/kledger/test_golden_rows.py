@@ -87,6 +87,7 @@ from kledger.offsets.records import (
     encode_value,
 )
 from kledger.security.principal import Principal
+from kledger.topics.partition.leader_epoch_state import EpochStart
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.records import (
@@ -239,6 +240,7 @@ CHECKPOINT = Checkpoint(
         9_001: ProducerEntry(-1, (), 0),
     },
 )
+CHECKPOINT_WITH_EPOCHS = Checkpoint(7, 5, 2, {}, (EpochStart(3, 0), EpochStart(5, 6)), {9_000: 4})
 CURSOR = CursorRecord(
     mark_delete_position=Position(5, 120),
     properties={"größe": 1 << 40, "a": -3},
@@ -384,6 +386,10 @@ VALUES = [
     ("empty checkpoint", Checkpoint(0, -1, -1, {}),
      lambda: encode_checkpoint(Checkpoint(0, -1, -1, {})), decode_checkpoint,
      "020000000000000000ffffffffffffffffffffffffffffffff00000000"),
+    ("checkpoint with epochs", CHECKPOINT_WITH_EPOCHS,
+     lambda: encode_checkpoint(CHECKPOINT_WITH_EPOCHS), decode_checkpoint,
+     ("03000000000000000700000000000000050000000000000002000000000000000200000003000000"
+      "000000000000000005000000000000000600000001000000000000232800000004")),
     ("aborted transaction", AbortedTransaction(7, 1, 9, 1),
      lambda: encode_aborted(AbortedTransaction(7, 1, 9, 1)),
      lambda row: decode_aborted(9, row),

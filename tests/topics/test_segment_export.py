@@ -9,8 +9,11 @@ from kledger.batches.header import read_header
 from kledger.topics.segment_export import SegmentExport
 
 
-def batches(*offsets: int) -> list[bytes]:
-    return [bytes(build_batch([NewRecord(b"x" * 39)], base_offset=each)) for each in offsets]
+def batches(*offsets: int, leader_epoch: int = 0) -> list[bytes]:
+    return [
+        bytes(build_batch([NewRecord(b"x" * 39)], base_offset=each, leader_epoch=leader_epoch))
+        for each in offsets
+    ]
 
 
 def exported(folder: Path, *offsets: int, segment_bytes: int = 1 << 30) -> dict[str, bytes]:
@@ -28,6 +31,13 @@ def test_one_segment(tmp_path: Path) -> None:
         "00000000000000000007.timeindex": bytes.fromhex("0000000000000000 00000000"),
         "leader-epoch-checkpoint": b"0\n1\n0 7\n",
     } == files
+
+
+def test_each_epoch_is_named_with_its_first_offset(tmp_path: Path) -> None:
+    with SegmentExport(tmp_path, segment_bytes=1 << 30) as export:
+        for batch in (*batches(7, 8), *batches(9, leader_epoch=3), *batches(12, leader_epoch=4)):
+            export.append(batch, read_header(batch))
+    assert "0\n3\n0 7\n3 9\n4 12\n" == (tmp_path / "leader-epoch-checkpoint").read_text()
 
 
 def test_segment_ends_before_it_becomes_too_large(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ async def open_topics(
     is_closed_cleanly: bool = True,
     threads: StoreThreads | None = None,
     tier: MemoryFolders | None = None,
+    leader_epoch: int = 0,
 ) -> AsyncIterator[TopicStore]:
     """Open everything; the engine outlives it and can serve the next one."""
     engine = engine or MemoryEngine()
@@ -100,7 +101,9 @@ async def open_topics(
     async with LedgerStore.open(
         None, config=config, clock=clock, engine=engine, threads=threads, offloaders=tier
     ) as store:
-        registry = await TopicRegistry.open(store, defaults, clock, SeededEntropy(1), tier)
+        registry = await TopicRegistry.open(
+            store, defaults, clock, SeededEntropy(1), tier, leader_epoch=leader_epoch
+        )
         yield TopicStore(engine, clock, store, registry)
         if is_closed_cleanly:
             await registry.close()

@@ -184,8 +184,13 @@ class PartitionCheckpointer:
         self._checkpoint_entries = max(
             CHECKPOINT_ENTRIES_MIN, CHECKPOINT_ENTRIES_PER_PRODUCER * len(producers)
         )
+        state, (ledger_id, entry_id) = self._state, self._position
         return records.Checkpoint(
-            self._state.high_watermark, self._position[0], self._position[1], producers
+            state.high_watermark,
+            ledger_id,
+            entry_id,
+            producers,
+            state.epochs.kept(state.log_start_offset),
         )
 
     async def _encoded_in_pool(self, checkpoint: records.Checkpoint) -> Row:

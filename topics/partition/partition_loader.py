@@ -33,6 +33,7 @@ from kledger.topics.keys import PartitionKeys, ids_after
 from kledger.topics.partition import records
 from kledger.topics.partition.compacted_log import CompactedLog
 from kledger.topics.partition.index_rows import IndexRows
+from kledger.topics.partition.leader_epoch_state import FIRST_EPOCH, LeaderEpochHistory
 from kledger.topics.partition.log_trimmer import LogTrimmer
 from kledger.topics.partition.offload_plan import offload_policies
 from kledger.topics.partition.offset_index import IndexRow, OffsetIndex, interval_bytes
@@ -60,6 +61,7 @@ class PartitionContext:
 
     Attributes:
         config: of the topic.
+        leader_epoch: under which this server leads the partition.
         supervisor: owns work that continues after its caller was cancelled.
         driver: the tier; None: the server has none.
         first_cursors: durable cursors that it gets if it has no record.
@@ -73,6 +75,7 @@ class PartitionContext:
     defaults: TopicDefaults
     clock: Clock
     supervisor: Supervisor
+    leader_epoch: int = FIRST_EPOCH
     driver: PartitionOffloader | None = None
     first_cursors: Collection[str] = ()
 
@@ -124,7 +127,8 @@ async def open_partition(context: PartitionContext) -> PartitionLog:
     """Open a partition, or make it.
 
     Raises:
-        TopicStorageFailed: its managed ledger or its rows cannot be read.
+        TopicStorageFailed: its managed ledger or its rows cannot be read, or it was written under a
+            newer leader epoch.
     """
     try:
         ledger = await context.store.open_managed_ledger(context.name, config=context.ledger_config)
@@ -192,6 +196,7 @@ class _PartitionLoader:
             self.state.deleted_before_offset = min(deleted, next_offset)
         if checkpoint is not None:
             self.state.restore(checkpoint.producers.items())
+            self.state.epochs = LeaderEpochHistory(checkpoint.epochs)
             self._load_aborted(checkpoint.next_offset)
 
     def _load_aborted(self, end_offset: int) -> None:
@@ -291,6 +296,7 @@ class _PartitionLoader:
             first = ledger_summaries[0].first_offset if ledger_summaries else state.next_offset
             state.log_start_offset = max(state.log_start_offset, first)
         state.log_start_offset = min(state.log_start_offset, state.next_offset)
+        self._begin_epoch()
         checkpointer = PartitionCheckpointer(
             store=self.store,
             ledger=self.ledger,
@@ -343,6 +349,22 @@ class _PartitionLoader:
             containment=context.supervisor.containment,
             compute_pool=self.store.compute_pool,
         )
+
+    def _begin_epoch(self) -> None:
+        """Begin the epoch of this leader at the end of the log.
+
+        No row says so: its batches do. Without any it would begin here once more.
+
+        Raises:
+            TopicStorageFailed: the log has a newer one, so this server must not lead it.
+        """
+        epoch, epochs = self.context.leader_epoch, self.state.epochs
+        if epoch < epochs.latest:
+            raise TopicStorageFailed(
+                f"{self.context.partition}: opened under leader epoch {epoch}, expected at least "
+                f"{epochs.latest}, as it was written under that"
+            )
+        epochs.begin(epoch, self.state.next_offset)
 
     def _make_offload(self) -> PartitionOffload:
         context = self.context

@@ -67,7 +67,6 @@ from kledger.topics.partition.results import (
 )
 from kledger.topics.partition.transaction_state import AbortedTransaction
 
-LEADER_EPOCH = 0
 BYTES_UNKNOWN = 1 << 40
 _new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 T = TypeVar("T")
@@ -100,7 +99,8 @@ class PartitionLog:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.leader_epoch = LEADER_EPOCH
+        self.epochs = state.epochs
+        self.leader_epoch = state.epochs.latest
         self.config = config
         self._ledger = ledger
         self._state = state
@@ -282,7 +282,7 @@ class PartitionLog:
             batch = batch[:size]
         time_ms = now_ms if config.is_log_append_time else -1
         base_offset = state.begin(header, time_ms, now_ms)
-        patch_base_offset(batch, base_offset, LEADER_EPOCH, batch_length=header.batch_length)
+        patch_base_offset(batch, base_offset, self.leader_epoch, batch_length=header.batch_length)
         return self._submit(batch, header.record_count, header.max_timestamp, time_ms, done)
 
     def append_marker_nowait(
@@ -320,7 +320,7 @@ class PartitionLog:
         batch = build_control_batch(
             is_commit=is_commit, producer_id=producer_id, producer_epoch=epoch,
             coordinator_epoch=coordinator_epoch, timestamp_ms=now_ms, base_offset=offset,
-            leader_epoch=LEADER_EPOCH,
+            leader_epoch=self.leader_epoch,
         )  # fmt: skip
         return self._submit(batch, 1, now_ms, -1, done)
 

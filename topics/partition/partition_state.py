@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from kledger.batches.header import TRANSACTIONAL_BIT, BatchHeader
 from kledger.topics.errors import InvalidTransactionState
+from kledger.topics.partition.leader_epoch_state import LeaderEpochHistory
 from kledger.topics.partition.producer_state import (
     NO_TRANSACTION,
     SEQUENCE_MASK,
@@ -42,15 +43,17 @@ class PendingAppend(NamedTuple):
 
 
 class PartitionState:
-    """Offsets, producers and transactions of one partition.
+    """Offsets, leader epochs, producers and transactions of one partition.
 
     Attributes:
+        epochs: under which leader epochs it was written.
         deleted_before_offset: DeleteRecords has removed the records before it, also those that a
             compaction has kept; at most the log start, which retention moves, too.
     """
 
     __slots__ = (
         "deleted_before_offset",
+        "epochs",
         "high_watermark",
         "log_start_offset",
         "next_offset",
@@ -64,6 +67,7 @@ class PartitionState:
     ) -> None:
         assert 0 <= log_start_offset <= next_offset, f"{log_start_offset} > {next_offset}"
         self.producers = producers
+        self.epochs = LeaderEpochHistory()
         self.log_start_offset = log_start_offset
         self.deleted_before_offset = 0
         self.high_watermark = next_offset
@@ -224,6 +228,7 @@ class PartitionState:
 
     def replay(self, header: BatchHeader, now_ms: int) -> None:
         """Apply a batch that the opening has read from the log, without checks."""
+        self.epochs.begin(header.leader_epoch, header.base_offset)
         next_offset = header.last_offset + 1
         producer_id = header.producer_id
         if producer_id >= 0 and header.base_sequence >= 0:
@@ -245,6 +250,7 @@ class PartitionState:
         self, header: BatchHeader, now_ms: int, *, is_commit: bool
     ) -> AbortedTransaction | None:
         """Apply a marker that was read from the log; return the transaction that it aborted."""
+        self.epochs.begin(header.leader_epoch, header.base_offset)
         self.transactions.end(header.producer_id, header.base_offset, is_commit=is_commit)
         self.producers.end_transaction(header.producer_id, header.producer_epoch, now_ms)
         self.next_offset = self.high_watermark = header.base_offset + 1

@@ -6,7 +6,7 @@ Must not know: when rows are written, where they are kept.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -25,12 +25,15 @@ from kledger.ledger.row_format import (
     mapping,
 )
 from kledger.topics.keys import CURSOR_KEYS, DELETION_KEYS, NAMESPACE_KEYS, TOPIC_KEYS
+from kledger.topics.partition.leader_epoch_state import EpochStart
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.transaction_state import AbortedTransaction
 
 VERSION = 1
-CHECKPOINT_VERSION = 2
+PLAIN_CHECKPOINT_VERSION = 2
+"""Without epochs; written as long as no leader and no coordinator has another epoch than 0."""
+CHECKPOINT_VERSION = 3
 
 
 class TopicRecord(NamedTuple):
@@ -77,12 +80,17 @@ class Checkpoint:
         next_offset: the offset after that entry.
         ledger_id, entry_id: the entry; both -1 before the first one.
         producers: by producer id.
+        epochs: the leader epochs of the offsets from the log start on.
+        coordinator_epochs: of the coordinators that have ended the last transaction of a producer,
+            by producer id; without those that are 0.
     """
 
     next_offset: int
     ledger_id: int
     entry_id: int
     producers: Mapping[int, ProducerEntry]
+    epochs: tuple[EpochStart, ...] = ()
+    coordinator_epochs: Mapping[int, int] = field(default_factory=dict)
 
 
 def _topic_fields(record: TopicRecord) -> dict[str, Any]:
@@ -171,16 +179,24 @@ _PRODUCER = RowLayout(
     transaction_start=I64,
     batches=array(_RANGE, count=U8),
 )
+_CHECKPOINT_FIELDS = {
+    "next_offset": I64,
+    "ledger_id": I64,
+    "entry_id": I64,
+    "producers": mapping(I64, _PRODUCER, paced=STEPS_PER_PAUSE),
+}
+_PLAIN_CHECKPOINT = {PLAIN_CHECKPOINT_VERSION: RowLayout(Checkpoint, **_CHECKPOINT_FIELDS)}
+_PLAIN_CHECKPOINTS = RowFormat[Checkpoint]("checkpoint", _PLAIN_CHECKPOINT)
 _CHECKPOINTS = RowFormat[Checkpoint](
     "checkpoint",
     {
+        **_PLAIN_CHECKPOINT,
         CHECKPOINT_VERSION: RowLayout(
             Checkpoint,
-            next_offset=I64,
-            ledger_id=I64,
-            entry_id=I64,
-            producers=mapping(I64, _PRODUCER, paced=STEPS_PER_PAUSE),
-        )
+            **_CHECKPOINT_FIELDS,
+            epochs=array(RowLayout(EpochStart, epoch=I32, start_offset=I64)),
+            coordinator_epochs=mapping(I64, I32),
+        ),
     },
 )
 _ABORTED = RowFormat[AbortedTransaction](
@@ -306,7 +322,9 @@ def decode_interval(first_entry: int, row: bytes) -> Interval:
 
 def encode_checkpoint(checkpoint: Checkpoint, pause: Pause = no_pause) -> bytes:
     """Return the row of a checkpoint."""
-    return _CHECKPOINTS.encode(checkpoint, pause=pause)
+    has_epochs = checkpoint.epochs or checkpoint.coordinator_epochs
+    checkpoints = _CHECKPOINTS if has_epochs else _PLAIN_CHECKPOINTS
+    return checkpoints.encode(checkpoint, pause=pause)
 
 
 def decode_checkpoint(row: bytes, partition: str | None = None) -> Checkpoint:

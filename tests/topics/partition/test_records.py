@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kledger.ledger import UnreadableRow
+from kledger.topics.partition.leader_epoch_state import EpochStart
 from kledger.topics.partition.offset_index import Interval, LedgerSummary
 from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.records import (
@@ -50,6 +51,14 @@ def test_checkpoint_round_trip(
     if producers:
         with pytest.raises(UnreadableRow):
             decode_checkpoint(row[:-1])
+
+
+@given(PRODUCERS, st.lists(st.builds(EpochStart, INT, LONG)), st.dictionaries(LONG, INT))
+def test_checkpoint_with_epochs_round_trip(
+    producers: dict[int, ProducerEntry], epochs: list[EpochStart], coordinators: dict[int, int]
+) -> None:
+    checkpoint = Checkpoint(9, 3, 4, producers, tuple(epochs), coordinators)
+    assert checkpoint == decode_checkpoint(encode_checkpoint(checkpoint))
 
 
 @given(LONG, st.builds(LedgerSummary, LONG, LONG, LONG, LONG), st.builds(Interval, *[LONG] * 6))
