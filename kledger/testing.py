@@ -67,6 +67,7 @@ class Server(_Addresses):
         engine: StorageEngine | None = None,
         clock: Clock | None = None,
         make_connection: ConnectionMaker | None = None,
+        leader_epoch: int = 0,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -80,6 +81,8 @@ class Server(_Addresses):
                 closed with the server.
             clock: in place of the machine's, such as a `ManualClock`, which any thread may move.
             make_connection: serves Kafka clients in place of the usual connection.
+            leader_epoch: under which it leads its partitions; a higher one than before is what
+                clients see when another server has taken over the folder.
 
         Raises:
             SettingError: a setting does not exist, or its value is invalid.
@@ -102,6 +105,7 @@ class Server(_Addresses):
             engine=engine,
             clock=clock,
             make_connection=make_connection,
+            leader_epoch=leader_epoch,
         )
 
     async def start(self) -> None:
@@ -153,11 +157,13 @@ class ServerThread(_Addresses):
         engine: StorageEngine | None = None,
         clock: Clock | None = None,
         make_connection: ConnectionMaker | None = None,
+        leader_epoch: int = 0,
     ) -> None:
         """Args: as for `Server`."""
         self._server: Server = Server(
             data, kafka=kafka, native=native, admin=admin, settings=settings,
             engine=engine, clock=clock, make_connection=make_connection,
+            leader_epoch=leader_epoch,
         )  # fmt: skip
         self._started: Future[None] = Future()
         self._ended: Future[None] = Future()

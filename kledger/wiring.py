@@ -98,6 +98,7 @@ class BrokerServer:
         engine: StorageEngine | None = None,
         make_connection: ConnectionMaker | None = None,
         worker: "WorkerIdentity | None" = None,
+        leader_epoch: int = 0,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -110,9 +111,12 @@ class BrokerServer:
             engine: the storage, in place of the usual one; it is not closed with the server.
             make_connection: serves Kafka clients in place of `Connection`.
             worker: which of several workers this server is; None: it is alone.
+            leader_epoch: under which it leads its partitions; a server that takes over a store has
+                a higher one than those before.
         """
         self._settings = settings
         self._worker = worker
+        self._leader_epoch = leader_epoch
         self._on_crash = on_crash
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
@@ -321,6 +325,7 @@ class BrokerServer:
             self._entropy,
             await self._open_tier(store),
             cluster=None if cluster is None else cluster.topics,
+            leader_epoch=self._leader_epoch,
         )
         return open_services(
             store,

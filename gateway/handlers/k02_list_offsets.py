@@ -7,6 +7,7 @@ Behaviour:
   if there is none. -3: a record with the greatest timestamp.
 - -4: the first offset with a primary copy; -5: the last one in the tier, -1 without an error if
   there is none; -6: the first that is not in the tier, -1 without remote.storage.enable.
+- An offset comes with the leader epoch under which it was written, the end with the current one.
 - A topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
 - A repeated partition is INVALID_REQUEST each time; an isolation level that does not exist is
   UNKNOWN_SERVER_ERROR, as in Kafka.
@@ -110,7 +111,9 @@ def _answer_from_memory(
     if time in _ENDS:
         offset = _ENDS[time](log, request)
         if offset is not None:
-            answer.offset, answer.leader_epoch = offset, log.leader_epoch
+            answer.offset = offset
+            is_latest = time == LATEST
+            answer.leader_epoch = log.leader_epoch if is_latest else log.epochs.epoch_of(offset)
         return True
     return False
 
@@ -152,7 +155,7 @@ async def _search_log(
         found = await log.offset_for_timestamp(time)
     if found is not None and found[1] < _readable_end(log, request):
         answer.timestamp, answer.offset = found
-        answer.leader_epoch = log.leader_epoch
+        answer.leader_epoch = log.epochs.epoch_of(answer.offset)
 
 
 def _earliest_local(log: PartitionLog) -> int:

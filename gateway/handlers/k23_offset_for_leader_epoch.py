@@ -1,9 +1,8 @@
 """OffsetForLeaderEpoch, key 23, versions 2-4.
 
 Behaviour:
-- A log has one leader epoch here, so there are three cases: that epoch (its end is the end of the
-  log), one before it (it ended where the log starts), one after it (-1, -1 without an error, which
-  a client must not read as a truncation).
+- `LeaderEpochHistory.end_of` has the cases. An epoch that is newer than all is -1, -1 without an
+  error, which a client must not read as a truncation. No leader truncates here.
 - A client that may not act for the cluster must be allowed to describe the topic.
 - The epoch that the client takes for the current one is checked first: 74 if older, 75 if newer.
 
@@ -77,8 +76,9 @@ def _epoch_end(log: LogOrOpenError, asked: OffsetForLeaderPartition) -> EpochEnd
     answer.error_code = leader_epoch_error(asked.current_leader_epoch, log.leader_epoch)
     if answer.error_code or asked.leader_epoch == NO_EPOCH:
         return answer
-    if asked.leader_epoch == log.leader_epoch:
-        answer.leader_epoch, answer.end_offset = log.leader_epoch, log.high_watermark
-    elif asked.leader_epoch < log.leader_epoch:
-        answer.leader_epoch, answer.end_offset = asked.leader_epoch, log.log_start_offset
+    found = log.epochs.end_of(
+        asked.leader_epoch, log_start_offset=log.log_start_offset, end_offset=log.high_watermark
+    )
+    if found is not None:
+        answer.leader_epoch, answer.end_offset = found
     return answer

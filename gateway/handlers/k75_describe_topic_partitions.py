@@ -135,7 +135,7 @@ def _page(
             DescribeTopicPartitionsResponsePartition(
                 partition_index=index,
                 leader_id=leaders[index],
-                leader_epoch=0,
+                leader_epoch=topic.leader_epoch(index),
                 replica_nodes=[leaders[index]],
                 isr_nodes=[leaders[index]],
                 eligible_leader_replicas=[],

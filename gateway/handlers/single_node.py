@@ -203,6 +203,7 @@ def describe_quorum(
             partition_index=index,
             error_message=None,
             leader_id=leader_id,
+            leader_epoch=services.registry.leader_epoch,
             high_watermark=end,
             current_voters=[voter],
         )

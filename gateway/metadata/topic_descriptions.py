@@ -20,7 +20,6 @@ from kledger.topics import InvalidTopicName, Topic, TopicsError, UnknownTopic
 from kledger.topics.topic_names import check_name, resolve_name
 
 NULL_NAME_SINCE = 12
-LEADER_EPOCH = 0
 
 
 def without_duplicates(asked: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -57,7 +56,7 @@ def describe_topic(
             MetadataResponsePartition(
                 partition_index=index,
                 leader_id=leader,
-                leader_epoch=LEADER_EPOCH,
+                leader_epoch=topic.leader_epoch(index),
                 replica_nodes=[leader],
                 isr_nodes=[leader],
             )

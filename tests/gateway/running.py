@@ -90,6 +90,7 @@ async def running_gateway(
     threads: StoreThreads | None = None,
     tier: MemoryFolders | None = None,
     worker: WorkerIdentity | None = None,
+    leader_epoch: int = 0,
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway, alone or as a worker; it must not have crashed at the end."""
     engine = engine or FaultyEngine(None)
@@ -116,6 +117,7 @@ async def running_gateway(
             clock,
             tier=tier,
             cluster=None if cluster is None else cluster.topics,
+            leader_epoch=leader_epoch,
         )
         services = open_services(
             store,
