@@ -6,12 +6,19 @@ No test may log a secret, either.
 import logging
 import os
 from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.contained import LOGGER, Contained
 from tests.shown_secrets import ShownSecrets
+
+if TYPE_CHECKING:
+    from tests.postgres_server import PostgresServer
+
+_DATABASES = count(1)
 
 # On a loaded machine an example may take long without being wrong.
 settings.register_profile(
@@ -65,3 +72,25 @@ def contained(_contained_faults: Contained) -> Contained:
     """What was contained so far, in a test that causes faults."""
     _contained_faults.is_expected = True
     return _contained_faults
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator["PostgresServer"]:
+    """A PostgreSQL for all tests of this process."""
+    from tests.postgres_server import PostgresServer
+
+    server = PostgresServer()
+    try:
+        server.initialise()
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: "PostgresServer") -> str:
+    """The URL of an empty database, which ends with its server."""
+    name = f"test_{next(_DATABASES)}"
+    postgres_server.execute(f"CREATE DATABASE {name}")
+    return postgres_server.url(name)

