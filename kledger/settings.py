@@ -82,6 +82,21 @@ class OffloadSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """Settings of a broker without a disk, whose data is in a database and an object store."""
+
+    url: str | None = None
+    """The PostgreSQL database of the cluster, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`;
+    none: the server has a data folder."""
+    store: str | None = None
+    """The object store of the cluster, as for `offload.url`; `offload.options` are its options,
+    too. It must be that of `kledger cluster init`."""
+    sql_asynchronous: bool = False
+    """Serve although the database has no synchronous standby, or is not synced: a failover or a
+    crash of the database may lose what was acknowledged in the last seconds before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All sections."""
 
@@ -91,6 +106,7 @@ class Settings:
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     native: NativeConfig = field(default_factory=NativeConfig)
     offload: OffloadSettings = field(default_factory=OffloadSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
 
 
 # Broker-level names of topic settings (`log.retention.ms`), by their names in our section.

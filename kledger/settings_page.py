@@ -53,6 +53,7 @@ SECTION_TEXTS = {
     ),
     "native": "The listener for native clients.",
     "offload": "Tiered storage: see [TIERS.md](TIERS.md).",
+    "cluster": "A broker without a disk: see [CLUSTER.md](CLUSTER.md).",
 }
 
 

@@ -15,6 +15,7 @@ import kledger
 
 NOUNS = {
     "serve": "run a server",
+    "cluster": "make a cluster of brokers without disks, and show its state",
     "doctor": "check a stopped store and list what is damaged",
     "ledger": "inspect the managed ledgers of a stopped store, export what is readable",
     "topic": "list, create, delete, forward and show the topics of a running server",

@@ -24,7 +24,7 @@ LOOK_EVERY_MS: Final = 500
 FENCE_AFTER_MS: Final = 6_000
 CURRENT_FOR_MS: Final = 4_000
 LOOK_GAP_MAX_MS: Final = 2_000
-"""Between two answers; after a longer one it is unknown whether the owner could commit meanwhile."""
+"""Between two answers; after a longer one it is unknown whether the owner could have committed."""
 
 
 class WatchStep(enum.Enum):

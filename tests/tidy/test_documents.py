@@ -25,6 +25,7 @@ GENERATED = {
 """Their programs write them from what is there, and their own tests compare them."""
 
 ELSEWHERE = {
+    "KLEDGER_CLUSTER_URL": "a variable of the environment, whose name is made of parts",
     "M_ARENA_MAX": "of the C library",
     "M_MMAP_THRESHOLD": "of the C library",
     "O_DIRECT": "of the kernel",
@@ -44,9 +45,11 @@ ELSEWHERE = {
     "kledger_compactions_running": "a metric, whose name is made of parts",
     "kledger_entries_read": "a metric, whose name is made of parts",
     "kledger_ledger": "an alternative that was not taken",
+    "pg_basebackup": "a program of PostgreSQL",
     "public/default": "the namespace that always exists",
     "set_iterate_lower_bound": "a method of rocksdict",
     "source_pkgs": "a setting of coverage",
+    "synchronous_standby_names": "a setting of PostgreSQL",
     "tenant/namespace": "the form of a namespace's name",
     "tenant/namespace/topic": "the form of a topic's name",
 }

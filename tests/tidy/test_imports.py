@@ -76,7 +76,7 @@ def imports_behind_the_face(path: PurePosixPath, text: str) -> list[str]:
         return []
     allowed = ["ledger.testing", "ledger.row_format", "ledger.record_table", "ledger.shared_tables"]
     if path.parts[:2] == ("kledger", "cli"):
-        allowed += ["ledger.inspection"]
+        allowed += ["ledger.inspection", "ledger.cluster"]
     if path.parts[:2] == ("kledger", "spark"):
         allowed += ["ledger.offload.object_layout", "ledger.offload.object_store_options"]
     return [

@@ -1,0 +1,101 @@
+"""`kledger cluster` against a real database."""
+
+import pytest
+
+from kledger.ledger.cluster import PostgresDatabase, SessionBroker
+from kledger.ledger.cluster.database import Change, WalGroup
+from tests.kledger.cli.serving import Capture
+from tests.kledger.cli.stores import CommandResult
+from tests.ledger.cluster.database_words import owner
+
+STORE = "s3://bucket/prefix"
+
+
+class Shell:
+    """Runs `kledger cluster`."""
+
+    def __init__(self, capsys: Capture) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: object) -> CommandResult:
+        return CommandResult(self._capsys, *words, noun="cluster")
+
+
+@pytest.fixture
+def shell(capsys: Capture) -> Shell:
+    return Shell(capsys)
+
+
+def test_cluster_is_made_once_and_shown(shell: Shell, postgres_url: str) -> None:
+    made = shell("init", postgres_url, "--store", STORE)
+    assert 0 == made.code
+    first, *others = made.out
+    assert first.startswith("cluster ")
+    assert first.endswith(f", store {STORE}, format 1")
+    assert [
+        "database: a crash of its machine loses commits (fsync = off)",
+        "database: a failover loses commits (synchronous_standby_names is empty)",
+        "no broker owns the cluster",
+    ] == others
+
+    again = shell("init", postgres_url, "--store", "s3://other")
+    assert (2, ["kledger: the database has a cluster already"]) == (again.code, again.err)
+    assert made.out == shell("status", postgres_url).out
+
+
+def test_sessions_are_shown(shell: Shell, postgres_url: str) -> None:
+    shell("init", postgres_url, "--store", STORE)
+    database = PostgresDatabase(postgres_url)
+    session = owner(database, 7)
+    database.commit(session, 1, Change(group=WalGroup("wal/1", 10, 5)))
+    database.begin_session(SessionBroker(8, "db.example:9092", "", "127.0.0.1:9292"))
+    database.close()
+
+    headings, first, second = shell("status", postgres_url).out[-3:]
+    assert ["SESSION", "STATE", "BROKER", "KAFKA", "EPOCH", "COMMITS"] == headings.split()[:6]
+    assert ["1", "owner", "7", "127.0.0.1:9007", "1", "1"] == first.split()[:6]
+    assert ["2", "waiting", "8", "db.example:9092", "-", "0"] == second.split()[:6]
+
+    found = shell("status", postgres_url, "--json").json
+    assert (1, 1, STORE) == (found["owner"], found["epoch"], found["store"])
+    assert ["open", "waiting"] == [each["state"] for each in found["sessions"]]
+    assert {
+        "broker_id": 8,
+        "kafka": "db.example:9092",
+        "native": "",
+        "admin": "127.0.0.1:9292",
+    } == (found["sessions"][1]["broker"])
+    assert [1, 0] == [each["group_count"] for each in found["sessions"]]
+
+
+def test_url_may_come_from_the_settings(
+    shell: Shell, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KLEDGER_CLUSTER_URL", postgres_url)
+    assert 0 == shell("init", "--set", f"cluster.store={STORE}", "--json").code
+    assert STORE == shell("status", "--json").json["store"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("status",), "expected the URL of the database, got none"),
+        (("init", "URL"), "--store: expected the URL of an object store, got none"),
+        (("init", "URL", "--store", "ftp://x"), "--store: "),
+        (("init", "URL", "--set", "no.such=1"), "there is no such setting"),
+        (("init", "mysql://x/y", "--store", STORE), "no connection to the database"),
+        (("status", "URL"), "the database has no cluster; `kledger cluster init` makes one"),
+    ],
+)
+def test_mistakes_are_one_line(
+    shell: Shell, postgres_url: str, words: tuple[str, ...], message: str
+) -> None:
+    found = shell(*(postgres_url if word == "URL" else word for word in words))
+    assert (2, [], 1) == (found.code, found.out, len(found.err)), found.err
+    assert message in found.err[0]
+
+
+def test_database_that_is_away_is_a_failure(shell: Shell) -> None:
+    found = shell("status", "postgresql://127.0.0.1:1/x")
+    assert (1, 1) == (found.code, len(found.err))
+    assert "no connection to the database" in found.err[0]
