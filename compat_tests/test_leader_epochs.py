@@ -53,7 +53,9 @@ def receive(consumer: Consumer, count: int) -> list[str]:
     for _ in rounds(f"{count} records, got {found}"):
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
-            found.append(str(message.value(), "utf-8"))
+            value = message.value()
+            assert value is not None
+            found.append(value.decode())
             if len(found) == count:
                 break
     return found
