@@ -54,15 +54,16 @@ def test_fail_from_the_middle_keeps_what_began_before() -> None:
     assert 2 == partition.next_offset
 
 
-def test_admit_finds_a_pending_batch_as_duplicate() -> None:
+@pytest.mark.parametrize("producer", [0, 9])
+def test_admit_finds_a_pending_batch_as_duplicate(producer: int) -> None:
     partition = state()
-    first = header(1, producer=9, sequence=0)
+    first = header(1, producer=producer, sequence=0)
     partition.begin(first, -1, 0)
     found = partition.admit(first, 0)
     assert found is not None
     assert partition.is_pending(found.base_offset)
     with pytest.raises(OutOfOrderSequence):
-        partition.admit(header(1, producer=9, sequence=5), 0)
+        partition.admit(header(1, producer=producer, sequence=5), 0)
 
 
 def test_transactional_batch_without_a_transaction_is_refused() -> None:
@@ -102,13 +103,15 @@ def test_nothing_is_waited_for_that_was_removed() -> None:
     assert 4 == partition.last_stable_offset
 
 
-def test_replay_takes_what_the_log_says() -> None:
+@pytest.mark.parametrize("producer", [0, 9])
+def test_replay_takes_what_the_log_says(producer: int) -> None:
     partition = state()
     for sequence in (0, 7, 8):  # a gap: the producer had been forgotten in between
-        partition.replay(header(1, producer=9, sequence=sequence)._replace(base_offset=sequence), 0)
+        stored = header(1, producer=producer, sequence=sequence)._replace(base_offset=sequence)
+        partition.replay(stored, 0)
     assert (9, 9) == (partition.next_offset, partition.high_watermark)
-    assert partition.admit(header(1, producer=9, sequence=9), 0) is None
-    found = partition.admit(header(1, producer=9, sequence=7), 0)
+    assert partition.admit(header(1, producer=producer, sequence=9), 0) is None
+    found = partition.admit(header(1, producer=producer, sequence=7), 0)
     assert found is not None
     assert 7 == found.base_offset
 
@@ -183,6 +186,7 @@ def test_a_replayed_transaction_is_as_it_was(is_commit: bool) -> None:
     """The marker's head: its producer and epoch, and the offset where it stands."""
     lived, replayed = begun(), state()
     replayed.replay(transactional(2), 0)
+    assert dict(lived.producers.items()) == dict(replayed.producers.items())
     assert lived.has_transaction(9, 4) is replayed.has_transaction(9, 4) is True
     assert 0 == replayed.last_stable_offset
     lived.begin_marker(9, 4, 50, is_commit=is_commit)
