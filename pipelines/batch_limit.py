@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kledger.batches.reader import iterate_batches, open_body
-from kledger.spark.kafka_client import KafkaClient, KafkaFailed
+from kledger.broker_client.broker_connections import KafkaFailed
+from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.offset_range import EARLIEST, LATEST, KafkaPartition
 
 BYTES_PER_TRIGGER: Final = 256 << 20

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from kledger.broker_client.broker_connections import KafkaFailed
 from kledger.spark import register
 from kledger.spark import source_options as kledger_options
 from kledger.spark.data_source import SplitPlanner
-from kledger.spark.kafka_client import KafkaClient, KafkaFailed
+from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.tier_store import TierFailed
 from pipelines.batch_limit import OFFSETS_DEFAULT, offsets_per_trigger, sample_topic
 from pipelines.errors import PipelineFailed, WrongCall

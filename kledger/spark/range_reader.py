@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from kledger.batches.header import BatchHeader, verify_checksum
 from kledger.batches.reader import iterate_batches, read_is_commit
+from kledger.broker_client.broker_connections import KafkaFailed
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k01_fetch import PartitionData
 from kledger.spark.arrow_rows import arrow_rows
-from kledger.spark.kafka_client import KafkaClient, KafkaFailed
+from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.offset_range import EARLIEST, KafkaPartition, OffsetRange
 from kledger.spark.range_lookup import DataLost
 from kledger.spark.record_columns import decode_batches

@@ -22,11 +22,12 @@ from pyspark.sql.datasource import (
 )
 
 from kledger.batches.builder import NewRecord
+from kledger.broker_client.broker_connection import ConnectionLost
+from kledger.broker_client.broker_connections import KafkaFailed
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.native.client.partitioner import partition_of_key
 from kledger.runtime.clock import SystemClock
-from kledger.spark.broker_connection import ConnectionLost
-from kledger.spark.kafka_client import KafkaClient, KafkaFailed
+from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.offset_range import KafkaPartition
 from kledger.spark.sink_options import SinkOptions
 from kledger.spark.source_options import InvalidOption

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.broker_client.broker_connections import KafkaFailed, check
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k00_produce import (
     PartitionProduceData,
@@ -45,7 +46,7 @@ from kledger.gateway.wire.messages.k66_list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from kledger.spark.kafka_client import KafkaClient, KafkaFailed, check
+from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.offset_range import KafkaPartition
 
 PRODUCE_TIMEOUT_MS: Final = 60_000

@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kledger.spark.kafka_client import KafkaClient, KafkaFailed
+from kledger.broker_client.broker_connections import KafkaFailed
+from kledger.spark.kafka_client import KafkaClient
 from kledger.testing import FaultyServer
 from pipelines.batch_limit import (
     BYTES_PER_TRIGGER,

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from kledger.batches.builder import NewRecord, build_batch
+from kledger.broker_client.broker_connection import VERSIONS
 from kledger.gateway.wire.codec import encode
 from kledger.gateway.wire.header import decode_request_header, response_prefix
 from kledger.gateway.wire.messages.k01_fetch import (
@@ -24,7 +25,6 @@ from kledger.gateway.wire.messages.k03_metadata import (
     MetadataResponseTopic,
 )
 from kledger.gateway.wire.schema import ApiMessage
-from kledger.spark.broker_connection import VERSIONS
 from kledger.spark.offset_range import KafkaPartition, OffsetRange
 from kledger.spark.range_lookup import DataLost
 from kledger.spark.range_reader import EMPTY_MAX, RangeReader

@@ -17,9 +17,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from kledger.spark.broker_connection import TlsRefused
+from kledger.broker_client.broker_connection import TlsRefused
+from kledger.broker_client.broker_connections import KafkaFailed
 from kledger.spark.data_source import BatchReader
-from kledger.spark.kafka_client import KafkaClient, KafkaFailed
+from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.sink import end_all, write_task
 from kledger.spark.sink_options import read_sink_options
 from kledger.spark.source_options import SourceOptions, read_options

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kledger.broker_client.broker_connections import KafkaFailed
 from kledger.spark.data_source import BatchReader
-from kledger.spark.kafka_client import KafkaClient, KafkaFailed
+from kledger.spark.kafka_client import KafkaClient
 from kledger.spark.sink import TaskWritten, end_all, write_task
 from kledger.spark.sink_options import SinkOptions, read_sink_options
 from kledger.spark.source_options import InvalidOption, read_options

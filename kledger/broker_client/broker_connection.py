@@ -1,4 +1,4 @@
-"""One connection of an executor or driver to a Kafka broker, with one request after the other.
+"""One connection of a client to a Kafka broker, with one request after the other.
 
 Rule: a request is written by the schemas and one version of each API, which kledger and Apache
 Kafka 4 serve. A response may be received later than its request is sent, so that the broker reads
@@ -29,11 +29,15 @@ VERSIONS: Final = {
     25: 3,
     26: 3,
     28: 3,
+    29: 3,
+    30: 3,
+    31: 3,
     36: 2,
+    50: 0,
+    51: 0,
     66: 0,
 }
 """The version of each API, by key."""
-CLIENT_ID: Final = "kledger-spark"
 CONNECT_S: Final = 10.0
 RESPONSE_S: Final = 120.0
 """Only a broker that hangs takes so long; it is as good as lost."""
@@ -55,13 +59,16 @@ class TlsRefused(OSError):
 class BrokerConnection:
     """A socket; not for several threads at once."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None, *, client_id: str
+    ) -> None:
         """Connect.
 
         Args:
             host: of the broker; its certificate is for this name.
             port: of its listener.
             tls: None: the connection is not encrypted.
+            client_id: what the broker logs and limits the client by.
 
         Raises:
             ConnectionLost: the broker cannot be reached within 10 s.
@@ -74,6 +81,7 @@ class BrokerConnection:
             raise self._failure(error, "cannot be reached") from error
         self._socket.settimeout(RESPONSE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._client_id = client_id
         self._correlation_id = 0
 
     def close(self) -> None:
@@ -90,7 +98,7 @@ class BrokerConnection:
         key = type(request).__api__.key
         version = VERSIONS[key]
         self._correlation_id += 1
-        head = encode_request_header(key, version, self._correlation_id, CLIENT_ID)
+        head = encode_request_header(key, version, self._correlation_id, self._client_id)
         body = encode(request, version)
         try:
             self._socket.sendall((len(head) + len(body)).to_bytes(4, "big") + head + body)
