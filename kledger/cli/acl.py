@@ -1,24 +1,24 @@
-"""kledger acl: add, list and remove the access rules of a stopped store.
+"""kledger acl: add, list and remove access rules, of a stopped store or a running server.
 
-Rules of a running server are changed with Kafka's tools (`kafka-acls`). `add` and `remove` take one
-rule, or several that differ by their operations; `list` shows all.
+A running server (`--kafka`) is asked as Kafka's tools do (`kafka-acls`). `add` and `remove` take
+one rule, or several that differ by their operations; `list` shows all.
 
-Exit code 0: done; 1: there is no such rule, or the store is damaged; 2: a mistake of the caller: no
-such operation, a store in use.
+Exit code 0: done; 1: there is no such rule, the server refuses it, or the store is damaged; 2: a
+mistake of the caller: no such operation, a store in use.
 """
 
 import argparse
-import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
 
-from kledger.cli import add_verbs, failure, usage_error
+from kledger.cli import add_verbs, failure
+from kledger.cli.access_target import add_target_arguments, run_on_target
 from kledger.cli.plain_text import table
+from kledger.cli.running_server import RunningRules, running_server
 from kledger.cli.stored_tables import stored_tables
-from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.runtime.clock import SystemClock
 from kledger.security.acl_state import (
     ANY_HOST,
@@ -34,9 +34,7 @@ from kledger.security.acl_state import (
     ResourceType,
     check_rule,
 )
-from kledger.security.authorizer import Authorizer, TooManyRules
-from kledger.security.private_folder import UnsafeFolder, keep_private
-from kledger.workers.worker_plan import WorkersMistake
+from kledger.security.authorizer import Authorizer
 
 _VERBS = {
     "add": "add a rule; one that exists stays as it is",
@@ -59,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their flags."""
     added = add_verbs(parser, _VERBS, _EXIT_CODES)
     for verb, each in added.items():
-        each.add_argument("--data", metavar="DIR", required=True, help="the folder of the store")
+        add_target_arguments(each)
         if verb != "list":
             _add_rule_arguments(each)
     added["list"].add_argument("--json", action="store_true", help="print one JSON document")
@@ -86,28 +84,55 @@ def _add_rule_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class RuleTable(Protocol):
+    """The rules of a store, or of a running server."""
+
+    async def find(self, asked: AclFilter) -> list[AclRule]:
+        """Return the rules that match a filter."""
+        ...
+
+    async def create(self, rules: Iterable[AclRule]) -> None:
+        """Create rules; those that exist stay as they are."""
+        ...
+
+    async def delete(self, filters: Sequence[AclFilter]) -> object:
+        """Delete the rules that match one of the filters."""
+        ...
+
+
+class _StoredRules:
+    """The rules of a stopped store."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+        self.create, self.delete = authorizer.create, authorizer.delete
+
+    async def find(self, asked: AclFilter) -> list[AclRule]:
+        return self._authorizer.find(asked)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Open the store and do one verb; return the exit code."""
-    verbs: dict[str, Callable[[Authorizer, argparse.Namespace], Awaitable[int]]] = {
+    """Do one verb; return the exit code."""
+    return run_on_target(arguments, lambda: _run(arguments), creates=arguments.verb == "add")
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    verbs: dict[str, Callable[[RuleTable, argparse.Namespace], Awaitable[int]]] = {
         "add": _add, "list": _list, "remove": _remove,
     }  # fmt: skip
-    try:
-        arguments.rules = [] if arguments.verb == "list" else _rules(arguments)
-        keep_private(arguments.data)
-        if arguments.verb != "add" and not Path(arguments.data).is_dir():
-            return usage_error(f"{arguments.data}: there is no such folder")
-        return asyncio.run(_on_store(arguments, verbs[arguments.verb]))
-    except (StoreInUse, StoreUnusable, UnsafeFolder, WorkersMistake, InvalidRule) as error:
-        return usage_error(str(error))
-    except (LedgerError, TooManyRules) as error:
-        return failure(str(error))
+    arguments.rules = [] if arguments.verb == "list" else _rules(arguments)
+    async with _table(arguments) as rules:
+        return await verbs[arguments.verb](rules, arguments)
 
 
-async def _on_store(
-    arguments: argparse.Namespace, verb: Callable[[Authorizer, argparse.Namespace], Awaitable[int]]
-) -> int:
-    async with stored_tables(arguments.data) as tables:
-        return await verb(Authorizer(tables, SystemClock()), arguments)
+@asynccontextmanager
+async def _table(arguments: argparse.Namespace) -> AsyncIterator[RuleTable]:
+    if arguments.kafka is None:
+        async with stored_tables(arguments.data) as tables:
+            yield _StoredRules(Authorizer(tables, SystemClock()))
+    else:
+        with running_server(arguments.kafka, arguments.command_config) as brokers:
+            yield RunningRules(brokers)
 
 
 def _rules(arguments: argparse.Namespace) -> list[AclRule]:
@@ -157,12 +182,12 @@ def _tool_name(operation: Operation) -> str:
     return operation.name.title().replace("_", "")
 
 
-async def _add(authorizer: Authorizer, arguments: argparse.Namespace) -> int:
-    await authorizer.create(arguments.rules)
+async def _add(rules: RuleTable, arguments: argparse.Namespace) -> int:
+    await rules.create(arguments.rules)
     return 0
 
 
-async def _list(authorizer: Authorizer, arguments: argparse.Namespace) -> int:
+async def _list(rules: RuleTable, arguments: argparse.Namespace) -> int:
     rows = sorted(
         (
             rule.principal,
@@ -173,7 +198,7 @@ async def _list(authorizer: Authorizer, arguments: argparse.Namespace) -> int:
             rule.pattern.pattern_type.name.lower(),
             rule.pattern.name,
         )
-        for rule in authorizer.find(AclFilter())
+        for rule in await rules.find(AclFilter())
     )
     if arguments.json:
         json.dump([dict(zip(_COLUMNS, row, strict=True)) for row in rows], sys.stdout)
@@ -183,7 +208,7 @@ async def _list(authorizer: Authorizer, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _remove(authorizer: Authorizer, arguments: argparse.Namespace) -> int:
+async def _remove(rules: RuleTable, arguments: argparse.Namespace) -> int:
     filters = [
         AclFilter(
             resource_type=rule.pattern.resource_type,
@@ -196,9 +221,9 @@ async def _remove(authorizer: Authorizer, arguments: argparse.Namespace) -> int:
         )
         for rule in arguments.rules
     ]
-    missing = [each for each in filters if not authorizer.find(each)]
+    missing = [each for each in filters if not await rules.find(each)]
     if missing:
         names = ", ".join(_tool_name(each.operation) for each in missing)
         return failure(f"{missing[0].principal}: there is no such rule for {names}")
-    await authorizer.delete(filters)
+    await rules.delete(filters)
     return 0

@@ -21,7 +21,13 @@ from kledger.native.errors import InvalidArgument
 from kledger.native.rpc.client_credentials import ClientCredentials
 from kledger.native.rpc.tls import ClientTls
 from kledger.security.client.client_properties import read_client_security
-from kledger.security.client.client_security import AccessTokenLogin, ClientLogin, ClientTlsTexts
+from kledger.security.client.client_security import (
+    INSECURE,
+    AccessTokenLogin,
+    ClientLogin,
+    ClientSecurity,
+    ClientTlsTexts,
+)
 from kledger.security.tls.pem_text import TlsMistake, read_text
 
 _ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
@@ -64,18 +70,26 @@ def read_command_config(path: Path | None) -> CommandConfig:
     Raises:
         CommandConfigMistake: it cannot be read or used.
     """
+    security = read_client_file(path)
+    try:
+        credentials = ClientCredentials(**_login(security.login), tls=_tls(security.tls))
+    except ValueError as error:
+        raise CommandConfigMistake(f"{path}: {error}") from None
+    return CommandConfig(credentials)
+
+
+def read_client_file(path: Path | None) -> ClientSecurity:
+    """Read a file for Kafka's listeners; arguments and errors of `read_command_config`."""
     if path is None:
-        return CommandConfig()
+        return INSECURE
     try:
         text = read_text("--command-config", str(path))
     except TlsMistake as error:
         raise CommandConfigMistake(str(error)) from None
     try:
-        security = read_client_security(dict(parse_properties(text)))
-        credentials = ClientCredentials(**_login(security.login), tls=_tls(security.tls))
+        return read_client_security(dict(parse_properties(text)))
     except ValueError as error:
         raise CommandConfigMistake(f"{path}: {error}") from None
-    return CommandConfig(credentials)
 
 
 def parse_properties(text: str) -> Iterator[tuple[str, str]]:

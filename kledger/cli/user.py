@@ -1,22 +1,25 @@
-"""kledger user: add, list and remove the users of a stopped store.
+"""kledger user: add, list and remove users, of a stopped store or a running server.
 
-Users of a running server are changed with Kafka's tools (`kafka-configs --entity-type users`).
+A running server (`--kafka`) is asked as Kafka's tools do (`kafka-configs --entity-type users`);
+users of PLAIN are added while it is stopped (`--data`).
 
-Exit code 0: done; 1: there is no such user, or the store is damaged; 2: a mistake of the caller: no
-password, a store in use.
+Exit code 0: done; 1: there is no such user, the server refuses it, or the store is damaged; 2: a
+mistake of the caller: no password, a store in use.
 """
 
 import argparse
-import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 from kledger.cli import add_verbs, failure, usage_error
+from kledger.cli.access_target import add_target_arguments, run_on_target
 from kledger.cli.plain_text import table
+from kledger.cli.running_server import RunningUsers, running_server
 from kledger.cli.stored_tables import stored_users
-from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.runtime.entropy import SystemEntropy
 from kledger.security.credentials import (
     BY_SASL_NAME,
@@ -31,9 +34,7 @@ from kledger.security.credentials import (
     check_user_name,
     make_credential,
 )
-from kledger.security.private_folder import UnsafeFolder, keep_private
-from kledger.security.users import STORED_MECHANISMS, TooManyUsers, Users
-from kledger.workers.worker_plan import WorkersMistake
+from kledger.security.users import STORED_MECHANISMS, Users
 
 _VERBS = {
     "add": "add a user, or set the password of one",
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their flags."""
     added = add_verbs(parser, _VERBS, _EXIT_CODES)
     for verb, each in added.items():
-        each.add_argument("--data", metavar="DIR", required=True, help="the folder of the store")
+        add_target_arguments(each)
         if verb != "list":
             each.add_argument("name", metavar="NAME")
     names = ", ".join(STORED_MECHANISMS)
@@ -70,25 +71,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+class UserTable(Protocol):
+    """The users of a store, or of a running server."""
+
+    async def listed(self) -> list[tuple[str, str, int]]:
+        """Return user, mechanism and iterations of each credential."""
+        ...
+
+    async def set_password(self, user: str, mechanism: str, password: str, iterations: int) -> None:
+        """Add a credential, or replace one."""
+        ...
+
+    async def remove(self, user: str, mechanisms: Iterable[str]) -> None:
+        """Remove credentials that exist."""
+        ...
+
+
+class _StoredUsers:
+    """The users of a stopped store."""
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+
+    async def listed(self) -> list[tuple[str, str, int]]:
+        return [
+            (name, mechanism, credential.iterations)
+            for name in self._users.names
+            for mechanism, credential in self._users.credentials_of(name).items()
+        ]
+
+    async def set_password(self, user: str, mechanism: str, password: str, iterations: int) -> None:
+        credential = new_credential(mechanism, password, iterations)
+        await self._users.alter([((user, mechanism), credential)])
+
+    async def remove(self, user: str, mechanisms: Iterable[str]) -> None:
+        await self._users.alter(((user, each), None) for each in mechanisms)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Open the store and do one verb; return the exit code."""
-    verbs: dict[str, Callable[[Users, argparse.Namespace], Awaitable[int]]] = {
+    """Do one verb; return the exit code."""
+    return run_on_target(arguments, lambda: _run(arguments), creates=arguments.verb == "add")
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    verbs: dict[str, Callable[[UserTable, argparse.Namespace], Awaitable[int]]] = {
         "add": _add, "list": _list, "remove": _remove,
     }  # fmt: skip
-    try:
-        keep_private(arguments.data)
-        if arguments.verb != "add" and not Path(arguments.data).is_dir():
-            return usage_error(f"{arguments.data}: there is no such folder")
-        return asyncio.run(_on_store(arguments, verbs[arguments.verb]))
-    except (StoreInUse, StoreUnusable, UnsafeFolder, WorkersMistake) as error:
-        return usage_error(str(error))
-    except (LedgerError, TooManyUsers) as error:
-        return failure(str(error))
-
-
-async def _on_store(
-    arguments: argparse.Namespace, verb: Callable[[Users, argparse.Namespace], Awaitable[int]]
-) -> int:
     if arguments.verb == "add":
         try:
             check_user_name(arguments.name)
@@ -96,13 +124,22 @@ async def _on_store(
             arguments.password = read_password(arguments.password_file)
         except ValueError as error:
             return usage_error(str(error))
+    known = STORED_MECHANISMS if arguments.kafka is None else tuple(BY_SASL_NAME)
     for mechanism in getattr(arguments, "mechanisms", None) or ():
-        if mechanism not in STORED_MECHANISMS:
-            return usage_error(
-                f"--mechanism: expected {', '.join(STORED_MECHANISMS)}, got {mechanism!r}"
-            )
-    async with stored_users(arguments.data) as users:
-        return await verb(users, arguments)
+        if mechanism not in known:
+            return usage_error(f"--mechanism: expected {', '.join(known)}, got {mechanism!r}")
+    async with _users(arguments) as users:
+        return await verbs[arguments.verb](users, arguments)
+
+
+@asynccontextmanager
+async def _users(arguments: argparse.Namespace) -> AsyncIterator[UserTable]:
+    if arguments.kafka is None:
+        async with stored_users(arguments.data) as users:
+            yield _StoredUsers(users)
+    else:
+        with running_server(arguments.kafka, arguments.command_config) as brokers:
+            yield RunningUsers(brokers)
 
 
 def _check_iterations(count: int) -> None:
@@ -144,20 +181,14 @@ def new_credential(mechanism: str, password: str, iterations: int) -> ScramCrede
     return make_credential(BY_SASL_NAME[mechanism], password, salt, iterations)
 
 
-async def _add(users: Users, arguments: argparse.Namespace) -> int:
-    await users.alter(
-        ((arguments.name, each), new_credential(each, arguments.password, arguments.iterations))
-        for each in arguments.mechanisms
-    )
+async def _add(users: UserTable, arguments: argparse.Namespace) -> int:
+    for each in arguments.mechanisms:
+        await users.set_password(arguments.name, each, arguments.password, arguments.iterations)
     return 0
 
 
-async def _list(users: Users, arguments: argparse.Namespace) -> int:
-    rows = [
-        (name, mechanism, credential.iterations)
-        for name in users.names
-        for mechanism, credential in users.credentials_of(name).items()
-    ]
+async def _list(users: UserTable, arguments: argparse.Namespace) -> int:
+    rows = await users.listed()
     if arguments.json:
         keys = ("user", "mechanism", "iterations")
         json.dump([dict(zip(keys, row, strict=True)) for row in rows], sys.stdout)
@@ -167,12 +198,12 @@ async def _list(users: Users, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _remove(users: Users, arguments: argparse.Namespace) -> int:
-    known = users.credentials_of(arguments.name)
-    mechanisms = arguments.mechanisms or list(known)
+async def _remove(users: UserTable, arguments: argparse.Namespace) -> int:
+    known = [mechanism for name, mechanism, _ in await users.listed() if name == arguments.name]
+    mechanisms = arguments.mechanisms or known
     missing = [each for each in mechanisms if each not in known]
     if missing or not mechanisms:
         of = f" with {', '.join(missing)}" if missing else ""
         return failure(f"{arguments.name}: there is no such user{of}")
-    await users.alter(((arguments.name, each), None) for each in mechanisms)
+    await users.remove(arguments.name, mechanisms)
     return 0
