@@ -28,6 +28,13 @@ class RecordTime(NamedTuple):
     timestamp: int
 
 
+class ControlRecord(NamedTuple):
+    """How a transaction has ended, and the epoch of the coordinator that decided so."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
 def iterate_batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Split consecutive stored batches, as in a fetch response; drop an incomplete last one."""
     view = memoryview(data)
@@ -67,16 +74,22 @@ def iterate_records(batch: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Iterator[
 
 
 def read_is_commit(batch: Buffer) -> bool:
-    """Tell whether a marker commits or aborts its transaction.
+    """Tell whether a marker commits or aborts its transaction; errors as of `read_marker`."""
+    return read_marker(batch).is_commit
+
+
+def read_marker(batch: Buffer) -> ControlRecord:
+    """Return what a marker says.
 
     Raises:
         CorruptBatch: it is no marker of either kind.
     """
-    key = next(iterate_records(batch)).key
-    kind = int.from_bytes(key[2:4], "big") if key is not None and len(key) >= 4 else -1
+    record = next(iterate_records(batch))
+    key, value = record.key or b"", record.value or b""
+    kind = int.from_bytes(key[2:4], "big") if len(key) >= 4 else -1
     if kind not in {ABORT, COMMIT}:
         raise CorruptBatch(f"marker of kind {kind}, expected {ABORT} or {COMMIT}")
-    return kind == COMMIT
+    return ControlRecord(kind == COMMIT, int.from_bytes(value[2:6], "big", signed=True))
 
 
 def iterate_times(

@@ -55,6 +55,7 @@ _CODES = ErrorTable(
         topics_errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         topics_errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
         topics_errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+        topics_errors.CoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
         topics_errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
         topics_errors.UnsupportedCompressionType: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         # Kafka has no code for it; of those that producers do not retry, this is "not allowed".

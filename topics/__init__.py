@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kledger.topics.partition.partition_log import PartitionLog
     from kledger.topics.partition.record_walk import RecordWalk, WalkNeeded, WalkResult
     from kledger.topics.partition.results import AppendResult, LogLocation, ReadResult
-    from kledger.topics.partition.transaction_state import AbortedTransaction
+    from kledger.topics.partition.transaction_state import AbortedTransaction, TransactionEnd
     from kledger.topics.registry import TopicRegistry, check_partition_count
     from kledger.topics.topic import Topic
     from kledger.topics.topic_names import check_name
@@ -55,6 +55,7 @@ __all__ = [
     "TopicDefaults",
     "TopicRegistry",
     "TopicsError",
+    "TransactionEnd",
     "UnknownPartition",
     "UnknownTopic",
     "WalkNeeded",
@@ -80,7 +81,7 @@ _HOMES = {
     "kledger.topics.partition.partition_log": ("PartitionLog",),
     "kledger.topics.partition.record_walk": ("RecordWalk", "WalkNeeded", "WalkResult"),
     "kledger.topics.partition.results": ("AppendResult", "LogLocation", "ReadResult"),
-    "kledger.topics.partition.transaction_state": ("AbortedTransaction",),
+    "kledger.topics.partition.transaction_state": ("AbortedTransaction", "TransactionEnd"),
     "kledger.topics.registry": ("TopicRegistry", "check_partition_count"),
     "kledger.topics.topic": ("Topic",),
     "kledger.topics.topic_names": ("check_name",),

@@ -130,6 +130,10 @@ class InvalidProducerEpoch(TopicsError):
     """A newer instance of the producer has written since."""
 
 
+class CoordinatorFenced(TopicsError):
+    """A coordinator under a newer epoch has ended a transaction of the producer."""
+
+
 class InvalidTransactionState(TopicsError):
     """The batch does not fit the state of its producer's transaction."""
 

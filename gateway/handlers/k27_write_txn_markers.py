@@ -6,8 +6,9 @@ Behaviour:
   Each partition is answered for itself.
 - A partition of `__consumer_offsets` stands for the groups of that shard, in which the pending
   offsets of the producer are committed or dropped.
-- A marker of an older epoch than the producer's is INVALID_PRODUCER_EPOCH. Ids, epochs and
-  versions below zero are refused, each with a code of its own, and not written.
+- A marker of an older epoch than the producer's is INVALID_PRODUCER_EPOCH, one of an older
+  coordinator than that of the producer's last marker TRANSACTION_COORDINATOR_FENCED. Ids, epochs
+  and versions below zero are refused, each with a code of its own, and not written.
 
 Version notes:
 - v2 says which version of the protocol ended the transaction; a marker is the same in both.
@@ -16,7 +17,6 @@ Version notes:
 import asyncio
 
 from kledger.gateway.coordinator.transactions.txn_markers import Refused, TransactionMarkers
-from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k27_write_txn_markers import (
@@ -28,6 +28,7 @@ from kledger.gateway.wire.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kledger.offsets import TopicPartition
+from kledger.topics import TransactionEnd
 
 KEY = 27
 MIN_VERSION = 1
@@ -62,9 +63,12 @@ async def _one(markers: TransactionMarkers, asked: WritableTxnMarker) -> Writabl
                 for topic in asked.topics
                 for index in topic.partition_indexes
             },
-            ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
-            is_commit=asked.transaction_result,
-            coordinator_epoch=asked.coordinator_epoch,
+            TransactionEnd(
+                asked.producer_id,
+                asked.producer_epoch,
+                asked.transaction_result,
+                asked.coordinator_epoch,
+            ),
         )
     return WritableTxnMarkerResult(
         producer_id=asked.producer_id,

@@ -2,7 +2,7 @@
 
 Behaviour:
 - Lists the producers that each partition knows, idempotent and transactional ones, with the first
-  offset of an open transaction.
+  offset of an open transaction, and the epoch of the coordinator that has ended the last one.
 - The client must be allowed to read the topic.
 - An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION, an invalid name
   INVALID_TOPIC_EXCEPTION; the others are answered.
@@ -79,7 +79,9 @@ def _partition(name: str, index: int, log: LogOrOpenError | ApiError) -> Partiti
                 producer_epoch=entry.epoch,
                 last_sequence=entry.batches[-1].last_sequence if entry.batches else -1,
                 last_timestamp=entry.active_ms,
-                coordinator_epoch=0 if entry.transaction_start >= 0 else -1,
+                coordinator_epoch=log.coordinator_epochs.get(
+                    producer_id, 0 if entry.transaction_start >= 0 else -1
+                ),
                 current_txn_start_offset=entry.transaction_start,
             )
             for producer_id, entry in log.producers().items()

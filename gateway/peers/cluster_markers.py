@@ -14,6 +14,7 @@ from kledger.gateway.coordinator.transactions.txn_markers import Refused, Transa
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.peers.peer_requests import Marker
 from kledger.offsets import TopicPartition
+from kledger.topics import TransactionEnd
 
 if TYPE_CHECKING:
     from kledger.gateway.cluster_brokers import ClusterBrokers
@@ -87,11 +88,12 @@ class ClusterMarkers:
         producer: ProducerIdAndEpoch,
         is_commit: bool,
     ) -> Refused:
+        end = TransactionEnd(*producer, is_commit, self._registry.leader_epoch)
         markers = []
         for each in topic_partitions:
             topic = self._registry.get(each.topic)
             topic_id = None if topic is None else topic.id
-            markers.append(Marker(producer, is_commit, each, topic_id))
+            markers.append(Marker(end, each, topic_id))
         answers = await self._peers.peer(broker_id).markers.ask(markers)
         return {
             marker.topic_partition: error

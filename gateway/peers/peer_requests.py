@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kledger.gateway.coordinator.transactions.txn_markers import COORDINATOR_EPOCH
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
@@ -27,6 +26,7 @@ from kledger.gateway.wire.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kledger.offsets import TopicPartition
+from kledger.topics import TransactionEnd
 
 MARKERS_VERSION: Final = 1
 INCLUSIONS_VERSION: Final = 5
@@ -36,11 +36,11 @@ class Marker(NamedTuple):
     """The end of a producer's transaction in a partition.
 
     Attributes:
+        end: what this broker, its coordinator, has decided.
         topic_id: of the topic, as a later one of its name is another; None: it is OFFSETS_TOPIC.
     """
 
-    producer: ProducerIdAndEpoch
-    is_commit: bool
+    end: TransactionEnd
     topic_partition: TopicPartition
     topic_id: UUID | None = None
 
@@ -60,15 +60,15 @@ class Inclusion(NamedTuple):
 
 Indexes: TypeAlias = dict[str, list[int]]
 """Partitions by topic."""
-MarkerGroups: TypeAlias = dict[tuple[ProducerIdAndEpoch, bool], Indexes]
+MarkerGroups: TypeAlias = dict[TransactionEnd, Indexes]
 InclusionGroups: TypeAlias = dict[tuple[str, ProducerIdAndEpoch, bool], Indexes]
 
 
 def marker_groups(markers: Iterable[Marker]) -> MarkerGroups:
     """Return markers by what one part of a request has in common, and by topic."""
     groups: MarkerGroups = {}
-    for producer, is_commit, (topic, index), _ in markers:
-        groups.setdefault((producer, is_commit), {}).setdefault(topic, []).append(index)
+    for end, (topic, index), _ in markers:
+        groups.setdefault(end, {}).setdefault(topic, []).append(index)
     return groups
 
 
@@ -77,16 +77,16 @@ def markers_request(groups: MarkerGroups) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
-                producer_id=producer.producer_id,
-                producer_epoch=producer.epoch,
-                transaction_result=is_commit,
+                producer_id=end.producer_id,
+                producer_epoch=end.epoch,
+                transaction_result=end.is_commit,
                 topics=[
                     WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
                     for topic, indexes in topics.items()
                 ],
-                coordinator_epoch=COORDINATOR_EPOCH,
+                coordinator_epoch=end.coordinator_epoch,
             )
-            for (producer, is_commit), topics in groups.items()
+            for end, topics in groups.items()
         ]
     )
 
@@ -95,12 +95,12 @@ def marker_codes(
     markers: Iterable[Marker], groups: MarkerGroups, response: WriteTxnMarkersResponse
 ) -> Iterator[tuple[Marker, ErrorCode]]:
     """Iterate over the answers of a response, as long as they answer the request."""
-    asked = {marker[:3]: marker for marker in markers}
-    for group, result in zip(groups, response.markers, strict=False):
+    asked = {marker[:2]: marker for marker in markers}
+    for end, result in zip(groups, response.markers, strict=False):
         for topic in result.topics:
             for one in topic.partitions:
                 topic_partition = TopicPartition(topic.name, one.partition_index)
-                marker = asked.get((*group, topic_partition))
+                marker = asked.get((end, topic_partition))
                 if marker is not None:
                     yield marker, ErrorCode(one.error_code)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from kledger.ledger import Position
 from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.results import AppendResult
+from kledger.topics.partition.transaction_state import TransactionEnd
 from tests.batches.words import batch
 
 
@@ -29,7 +30,7 @@ class Writer:
         """Append the marker."""
         return await appended(
             lambda done: self.log.append_marker_nowait(
-                self.producer_id, 0, done, is_commit=commit, coordinator_epoch=0
+                TransactionEnd(self.producer_id, 0, is_commit=commit), done
             )
         )
 

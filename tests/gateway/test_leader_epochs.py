@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kledger.batches.reader import read_marker
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k01_fetch import FetchRequest
 from kledger.gateway.wire.messages.k02_list_offsets import (
@@ -19,11 +20,18 @@ from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kledger.gateway.wire.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from kledger.gateway.wire.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
     PartitionData,
     TopicData,
 )
+from kledger.gateway.wire.messages.k61_describe_producers import DescribeProducersRequest
+from kledger.gateway.wire.messages.k61_describe_producers import TopicRequest as DescribedTopic
 from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
@@ -33,10 +41,12 @@ from tests.gateway.running import (
     START_MS,
     RunningGateway,
     batch,
+    fetch,
     fetch_by_id,
     produce,
     running_gateway,
 )
+from tests.gateway.txn_client import TxnClient, settled
 from tests.gateway.wire_client import WireClient
 
 FENCED, UNKNOWN = ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -122,6 +132,54 @@ async def test_offsets_are_listed_with_the_epoch_of_their_records() -> None:
         assert [(each.offset, each.leader_epoch) for each in found] == [
             (0, 0), (3, 3), (2, 3), (1, 0), (2, 3),
         ]  # fmt: skip
+
+
+async def test_markers_have_the_epoch_of_their_coordinator() -> None:
+    """One that another server has replaced cannot end a transaction any more."""
+    async with taken_over() as (gateway, client):
+        producer = TxnClient(client)
+        await producer.init()
+        await producer.add(0)
+        assert await producer.produce() == 0
+        assert await producer.end(commit=True) == 0
+        await settled(gateway)
+        asked = DescribeProducersRequest(topics=[DescribedTopic(name="t", partition_indexes=[0])])
+        (one,) = (await client.ask(asked, 0)).topics[0].partitions[0].active_producers
+        assert one.coordinator_epoch == 3
+        fetched = await client.ask(fetch({0: 4}), 12)
+        marker = read_marker(bytes(fetched.responses[0].partitions[0].records))
+        assert (marker.is_commit, marker.coordinator_epoch) == (True, 3)
+        await producer.add(0)
+        assert await producer.produce() == 0
+        for epoch, error in ((2, ErrorCode.TRANSACTION_COORDINATOR_FENCED), (3, 0)):
+            late = WritableTxnMarker(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+                coordinator_epoch=epoch,
+            )
+            answer = await client.ask(WriteTxnMarkersRequest(markers=[late]), 1)
+            assert answer.markers[0].topics[0].partitions[0].error_code == error
+
+
+async def test_transaction_of_a_replaced_coordinator_is_ended_by_the_next_one() -> None:
+    engine = FaultyEngine(None)
+    async with running_gateway(engine=engine) as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        await producer.add(0)
+        assert await producer.produce() == 0
+    async with (
+        running_gateway(engine=engine, leader_epoch=3) as gateway,
+        gateway.client() as client,
+    ):
+        producer.client = client
+        assert await producer.end(commit=True) == 0
+        await settled(gateway)
+        fetched = await client.ask(fetch({0: 0}, isolation_level=1), 12)
+        (found,) = fetched.responses[0].partitions
+        assert (found.last_stable_offset, found.aborted_transactions) == (2, [])
 
 
 async def list_offsets(client: WireClient, *times: int, current: int) -> list[Any]:

@@ -8,6 +8,7 @@ from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import TopicStorageFailed
 from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer
 from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.transaction_state import TransactionEnd
 from tests.batches.words import batch
 from tests.contained import Contained
 from tests.topics.words import TopicStore, all_values, append, open_topics, outcome, submit
@@ -77,7 +78,7 @@ async def test_an_open_transaction_keeps_it_open() -> None:
         await result
         assert [True] == await rounds(opened, 9)
         ended = asyncio.get_running_loop().create_future()
-        log.append_marker_nowait(7, 0, ended.set_result, is_commit=True, coordinator_epoch=0)
+        log.append_marker_nowait(TransactionEnd(7, 0, is_commit=True), ended.set_result)
         await ended
         assert [False] == await rounds(opened)
 

@@ -10,6 +10,7 @@ from kledger.ledger import StoreConfig
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import (
+    CoordinatorFenced,
     InvalidProducerEpoch,
     InvalidTransactionState,
     OutOfOrderSequence,
@@ -20,6 +21,7 @@ from kledger.topics.partition.partition_checkpointer import CHECKPOINT_ENTRIES_M
 from kledger.topics.partition.partition_compaction import CompactionLimits
 from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.results import NO_OFFSET, AppendResult
+from kledger.topics.partition.transaction_state import TransactionEnd
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, append, offsets, open_topics, outcome
 
@@ -38,12 +40,12 @@ def submit(log: PartitionLog, sequence: int, *, who: int = 9, epoch: int = 0, ve
 
 
 def mark(
-    log: PartitionLog, *, commit: bool, who: int = 9, epoch: int = 0
+    log: PartitionLog, *, commit: bool, who: int = 9, epoch: int = 0, coordinator_epoch: int = 3
 ) -> asyncio.Future[AppendResult]:
     """End a producer's transaction."""
     future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
     answer = log.append_marker_nowait(
-        who, epoch, future.set_result, is_commit=commit, coordinator_epoch=3
+        TransactionEnd(who, epoch, commit, coordinator_epoch), future.set_result
     )
     if answer is not None:
         future.set_result(answer)
@@ -109,6 +111,23 @@ async def test_row_127_marker_of_a_new_epoch_fences_the_old_one() -> None:
         assert OutOfOrderSequence is outcome(await submit(log, 1, epoch=1))
         assert 2 == outcome(await submit(log, 0, epoch=1))
         assert InvalidProducerEpoch is outcome(await mark(log, commit=True))
+
+
+@pytest.mark.parametrize("is_closed_cleanly", [True, False])
+async def test_marker_of_a_replaced_coordinator_is_refused_after_restarts(
+    is_closed_cleanly: bool,
+) -> None:
+    """Its epoch comes from the checkpoint, or from the marker that is replayed."""
+    async with open_topics(is_closed_cleanly=is_closed_cleanly) as opened:
+        log = await opened.log()
+        await submit(log, 0)
+        await mark(log, commit=True, coordinator_epoch=5)
+    for _ in range(2):
+        async with open_topics(opened.engine, is_closed_cleanly=is_closed_cleanly) as again:
+            log = await again.log()
+            assert {9: 5} == log.coordinator_epochs
+            assert CoordinatorFenced is outcome(await mark(log, commit=False, coordinator_epoch=4))
+            assert 2 == log.high_watermark
 
 
 async def test_sequences_continue_after_a_marker_of_the_same_epoch() -> None:

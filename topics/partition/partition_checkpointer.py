@@ -191,6 +191,7 @@ class PartitionCheckpointer:
             entry_id,
             producers,
             state.epochs.kept(state.log_start_offset),
+            dict(state.producers.coordinator_epochs),
         )
 
     async def _encoded_in_pool(self, checkpoint: records.Checkpoint) -> Row:

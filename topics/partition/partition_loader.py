@@ -15,7 +15,7 @@ from uuid import UUID
 from kledger.batches.buffers import Buffer
 from kledger.batches.errors import BatchError
 from kledger.batches.header import BatchHeader, read_header
-from kledger.batches.reader import read_is_commit
+from kledger.batches.reader import read_marker
 from kledger.ledger import (
     EARLIEST,
     LedgerError,
@@ -46,7 +46,7 @@ from kledger.topics.partition.partition_state import PartitionState, TailState
 from kledger.topics.partition.partition_tier import PartitionOffloader
 from kledger.topics.partition.producer_state import ProducerTable
 from kledger.topics.partition.results import from_ledger_error
-from kledger.topics.partition.transaction_state import AbortedTransaction
+from kledger.topics.partition.transaction_state import AbortedTransaction, TransactionEnd
 from kledger.topics.partition_name import managed_ledger_name
 
 logger = logging.getLogger(__name__)
@@ -197,6 +197,7 @@ class _PartitionLoader:
         if checkpoint is not None:
             self.state.restore(checkpoint.producers.items())
             self.state.epochs = LeaderEpochHistory(checkpoint.epochs)
+            self.producers.coordinator_epochs.update(checkpoint.coordinator_epochs)
             self._load_aborted(checkpoint.next_offset)
 
     def _load_aborted(self, end_offset: int) -> None:
@@ -276,8 +277,8 @@ class _PartitionLoader:
             )
         if at > self.checkpoint_at:
             if header.is_control:
-                is_commit = read_is_commit(batch)
-                aborted = self.state.replay_marker(header, now_ms, is_commit=is_commit)
+                end = TransactionEnd(header.producer_id, header.producer_epoch, *read_marker(batch))
+                aborted = self.state.replay_marker(header, end, now_ms)
                 if aborted is not None:
                     self.aborted.append(aborted)
             else:

@@ -10,7 +10,7 @@ Must not know: requests, sessions, groups.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -65,7 +65,7 @@ from kledger.topics.partition.results import (
     rejected,
     translated_errors,
 )
-from kledger.topics.partition.transaction_state import AbortedTransaction
+from kledger.topics.partition.transaction_state import AbortedTransaction, TransactionEnd
 
 BYTES_UNKNOWN = 1 << 40
 _new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
@@ -186,6 +186,11 @@ class PartitionLog:
         return self._state.confirmed_producers()
 
     @property
+    def coordinator_epochs(self) -> Mapping[int, int]:
+        """See `ProducerTable.coordinator_epochs`."""
+        return self._state.producers.coordinator_epochs
+
+    @property
     def may_have_evicted_producers(self) -> bool:
         """Whether `producers` may lack a producer that has not expired."""
         return self._state.producers.may_have_evicted
@@ -285,23 +290,12 @@ class PartitionLog:
         patch_base_offset(batch, base_offset, self.leader_epoch, batch_length=header.batch_length)
         return self._submit(batch, header.record_count, header.max_timestamp, time_ms, done)
 
-    def append_marker_nowait(
-        self,
-        producer_id: int,
-        epoch: int,
-        done: AppendDone,
-        *,
-        is_commit: bool,
-        coordinator_epoch: int,
-    ) -> AppendResult | None:
+    def append_marker_nowait(self, end: TransactionEnd, done: AppendDone) -> AppendResult | None:
         """Append the marker that ends a producer's transaction, open in this partition or not.
 
         Args:
-            producer_id: of the transaction.
-            epoch: the producer's from now on; batches of an older one are rejected.
+            end: what the coordinator has decided.
             done: as for `append_nowait`, like the result.
-            is_commit: whether it commits; if not, it aborts.
-            coordinator_epoch: of the coordinator that decided.
         """
         state = self._state
         if self._closed_why:
@@ -309,17 +303,17 @@ class PartitionLog:
         try:
             now_ms = self._clock.now_ms()
             if self._ledger.is_terminated:
-                aborted = state.end_without_marker(producer_id, epoch, now_ms, is_commit=is_commit)
+                aborted = state.end_without_marker(end, now_ms)
                 self._checkpointer.ended_without_marker(
                     aborted, partial(self._ended_without_marker, done)
                 )
                 return None
-            offset = state.begin_marker(producer_id, epoch, now_ms, is_commit=is_commit)
+            offset = state.begin_marker(end, now_ms)
         except TopicsError as error:
             return self._rejection(error)
         batch = build_control_batch(
-            is_commit=is_commit, producer_id=producer_id, producer_epoch=epoch,
-            coordinator_epoch=coordinator_epoch, timestamp_ms=now_ms, base_offset=offset,
+            is_commit=end.is_commit, producer_id=end.producer_id, producer_epoch=end.epoch,
+            coordinator_epoch=end.coordinator_epoch, timestamp_ms=now_ms, base_offset=offset,
             leader_epoch=self.leader_epoch,
         )  # fmt: skip
         return self._submit(batch, 1, now_ms, -1, done)

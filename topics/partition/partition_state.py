@@ -25,7 +25,11 @@ from kledger.topics.partition.producer_state import (
     ProducerTable,
     last_sequence,
 )
-from kledger.topics.partition.transaction_state import AbortedTransaction, TransactionState
+from kledger.topics.partition.transaction_state import (
+    AbortedTransaction,
+    TransactionEnd,
+    TransactionState,
+)
 
 _new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 TAIL_ENTRIES_MAX = 4096
@@ -154,36 +158,36 @@ class PartitionState:
         self.next_offset = next_offset
         return base_offset
 
-    def begin_marker(self, producer_id: int, epoch: int, now_ms: int, *, is_commit: bool) -> int:
+    def begin_marker(self, end: TransactionEnd, now_ms: int) -> int:
         """Assign the offset of the marker that ends a producer's transaction.
 
         Raises:
-            InvalidProducerEpoch: a newer epoch has written; nothing has changed.
+            InvalidProducerEpoch, CoordinatorFenced: see `ProducerTable.admit_end`; nothing has
+                changed.
         """
-        self.producers.admit_marker(producer_id, epoch)
+        self.producers.admit_end(end)
         offset = self.next_offset
         self.next_offset = offset + 1
-        self.transactions.end(producer_id, offset, is_commit=is_commit)
-        previous = self.producers.end_transaction(producer_id, epoch, now_ms)
-        self.pending.append(PendingAppend(offset, offset + 1, producer_id, previous))
+        self.transactions.end(end.producer_id, offset, is_commit=end.is_commit)
+        previous = self.producers.end_transaction(end, now_ms)
+        self.pending.append(PendingAppend(offset, offset + 1, end.producer_id, previous))
         return offset
 
-    def end_without_marker(
-        self, producer_id: int, epoch: int, now_ms: int, *, is_commit: bool
-    ) -> AbortedTransaction | None:
+    def end_without_marker(self, end: TransactionEnd, now_ms: int) -> AbortedTransaction | None:
         """End a producer's transaction in a terminated log, which takes no marker.
 
         Returns:
             The transaction that was aborted by it.
 
         Raises:
-            InvalidProducerEpoch: a newer epoch has written; nothing has changed.
+            InvalidProducerEpoch, CoordinatorFenced: see `ProducerTable.admit_end`; nothing has
+                changed.
         """
         assert not self.pending, "appends are pending in a terminated log"
-        self.producers.admit_marker(producer_id, epoch)
-        self.producers.end_transaction(producer_id, epoch, now_ms)
+        self.producers.admit_end(end)
+        self.producers.end_transaction(end, now_ms)
         return self.transactions.end_without_marker(
-            producer_id, self.high_watermark, is_commit=is_commit
+            end.producer_id, self.high_watermark, is_commit=end.is_commit
         )
 
     def confirm(self) -> AbortedTransaction | None:
@@ -247,12 +251,12 @@ class PartitionState:
         self.next_offset = self.high_watermark = next_offset
 
     def replay_marker(
-        self, header: BatchHeader, now_ms: int, *, is_commit: bool
+        self, header: BatchHeader, end: TransactionEnd, now_ms: int
     ) -> AbortedTransaction | None:
         """Apply a marker that was read from the log; return the transaction that it aborted."""
         self.epochs.begin(header.leader_epoch, header.base_offset)
-        self.transactions.end(header.producer_id, header.base_offset, is_commit=is_commit)
-        self.producers.end_transaction(header.producer_id, header.producer_epoch, now_ms)
+        self.transactions.end(end.producer_id, header.base_offset, is_commit=end.is_commit)
+        self.producers.end_transaction(end, now_ms)
         self.next_offset = self.high_watermark = header.base_offset + 1
         return self.transactions.confirm(self.high_watermark)
 

@@ -1,7 +1,9 @@
 """Producer state: which batches of which producers a partition has seen.
 
 Rule: a producer's entry is a value; appending replaces it and returns the one before, so that a
-failed append is undone by restoring that one, newest append first. An unknown producer is admitted
+failed append is undone by restoring that one, newest append first. The epoch of its coordinator is
+beside it, as batches do not change it, and stays when a marker fails: who has decided once has
+replaced all older coordinators. An unknown producer is admitted
 at any sequence number: its entry may have expired. A marker that ends a transaction under a new
 epoch makes the producer begin at 0 again.
 Must not know: logs, clocks. Source: Kafka's ProducerStateManager and ProducerAppendInfo.
@@ -10,7 +12,8 @@ Must not know: logs, clocks. Source: Kafka's ProducerStateManager and ProducerAp
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kledger.topics.errors import InvalidProducerEpoch, OutOfOrderSequence
+from kledger.topics.errors import CoordinatorFenced, InvalidProducerEpoch, OutOfOrderSequence
+from kledger.topics.partition.transaction_state import TransactionEnd
 
 SEQUENCE_MASK = 0x7FFF_FFFF
 WINDOW_BATCHES = 5
@@ -55,12 +58,14 @@ def last_sequence(first_sequence: int, count: int) -> int:
 class ProducerTable:
     """All producers of one partition."""
 
-    __slots__ = ("_count_max", "_entries", "_has_evicted", "expiration_ms")
+    __slots__ = ("_count_max", "_entries", "_has_evicted", "coordinator_epochs", "expiration_ms")
 
     def __init__(self, *, expiration_ms: int, count_max: int) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self.expiration_ms = expiration_ms
         """How long an idle producer is remembered."""
+        self.coordinator_epochs: dict[int, int] = {}
+        """Of the coordinator that has ended a transaction last, by producer id, unless it is 0."""
         self._count_max = count_max
         self._has_evicted = False
 
@@ -153,20 +158,31 @@ class ProducerTable:
         entries[producer_id] = _new_tuple(ProducerEntry, (epoch, window, now_ms, transaction_start))
         return previous
 
-    def admit_marker(self, producer_id: int, epoch: int) -> None:
-        """Decide about a marker; nothing changes.
+    def admit_end(self, end: TransactionEnd) -> None:
+        """Decide about the end of a transaction; nothing changes.
 
         Raises:
-            InvalidProducerEpoch: a newer epoch has written.
+            InvalidProducerEpoch: a newer epoch of the producer has written.
+            CoordinatorFenced: a newer coordinator has ended a transaction of the producer.
         """
+        producer_id, epoch, _, coordinator_epoch = end
         entry = self._entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
             raise InvalidProducerEpoch(
                 f"marker of epoch {epoch}, expected at least {entry.epoch} (producer {producer_id})"
             )
+        newest = self.coordinator_epochs.get(producer_id)
+        if newest is not None and coordinator_epoch < newest:
+            raise CoordinatorFenced(
+                f"marker of coordinator epoch {coordinator_epoch}, expected at least {newest}"
+                f" (producer {producer_id})"
+            )
 
-    def end_transaction(self, producer_id: int, epoch: int, now_ms: int) -> ProducerEntry | None:
-        """Remember an admitted marker; returns as `append`."""
+    def end_transaction(self, end: TransactionEnd, now_ms: int) -> ProducerEntry | None:
+        """Remember an admitted end; returns as `append`."""
+        producer_id, epoch, _, coordinator_epoch = end
+        if coordinator_epoch > 0:
+            self.coordinator_epochs[producer_id] = coordinator_epoch
         previous = self._entries.get(producer_id)
         batches = previous.batches if previous is not None and previous.epoch == epoch else ()
         if previous is None and len(self._entries) >= self._count_max:
@@ -178,6 +194,7 @@ class ProducerTable:
         """Undo the newest `append` of a producer."""
         if previous is None:
             self._entries.pop(producer_id, None)
+            self.coordinator_epochs.pop(producer_id, None)
         else:
             self._entries[producer_id] = previous
 
@@ -188,8 +205,7 @@ class ProducerTable:
             for producer_id, entry in self._entries.items()
             if self._is_idle(entry, now_ms)
         ]
-        for producer_id in idle:
-            del self._entries[producer_id]
+        self._forget(idle)
         return len(idle)
 
     def _is_idle(self, entry: ProducerEntry, now_ms: int) -> bool:
@@ -207,8 +223,12 @@ class ProducerTable:
         )
         self._has_evicted = True
         by_age = sorted(idle, key=lambda item: item[1].active_ms)
-        for producer_id, _ in by_age[: self._evicted_count]:
+        self._forget(producer_id for producer_id, _ in by_age[: self._evicted_count])
+
+    def _forget(self, producer_ids: Iterable[int]) -> None:
+        for producer_id in producer_ids:
             del self._entries[producer_id]
+            self.coordinator_epochs.pop(producer_id, None)
 
     @property
     def _evicted_count(self) -> int:

@@ -17,6 +17,20 @@ _NO_COLUMN = array("q")
 """Stays empty."""
 
 
+class TransactionEnd(NamedTuple):
+    """The end of a producer's transaction, as its coordinator has decided it.
+
+    Attributes:
+        epoch: the producer's from now on; batches of an older one are rejected.
+        coordinator_epoch: of the coordinator; those under an older one decide nothing any more.
+    """
+
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    coordinator_epoch: int = 0
+
+
 class AbortedTransaction(NamedTuple):
     """A transaction whose records are invisible under read_committed.
 

@@ -7,7 +7,7 @@ Must not know: transactional ids, what is decided.
 
 import asyncio
 from collections.abc import Collection, Iterable, Set
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.coordinator.coordinator_shards_state import OFFSETS_TOPIC
@@ -16,21 +16,21 @@ from kledger.gateway.metadata.partition_lookup import open_partitions_by_name
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError
 from kledger.offsets import TopicPartition
-from kledger.topics import PartitionLog, TopicsError
+from kledger.topics import PartitionLog, TopicsError, TransactionEnd
 
 if TYPE_CHECKING:
     from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
     from kledger.topics import AppendResult, TopicRegistry
-
-COORDINATOR_EPOCH: Final = 0
-"""A transactional id has one coordinator, which never moves."""
 
 Refused = dict[TopicPartition, ErrorCode]
 """Where a marker was not written, and why."""
 
 
 class TransactionMarkers:
-    """Writes markers into the partitions and the groups of one server."""
+    """Writes markers into the partitions and the groups of one server.
+
+    The server decides under the epoch under which it leads: another one takes over both together.
+    """
 
     def __init__(self, registry: "TopicRegistry", offsets: "GroupOffsets") -> None:
         self._registry = registry
@@ -47,7 +47,8 @@ class TransactionMarkers:
         Returns:
             Where it is still open, and why. Partitions that need no marker count as done.
         """
-        refused = await self.write(topic_partitions, producer, is_commit=is_commit)
+        epoch = self._registry.leader_epoch
+        refused = await self.write(topic_partitions, TransactionEnd(*producer, is_commit, epoch))
         return {
             topic_partition: error
             for topic_partition, error in refused.items()
@@ -81,63 +82,48 @@ class TransactionMarkers:
     async def write(
         self,
         topic_partitions: Iterable[TopicPartition],
-        producer: ProducerIdAndEpoch,
-        *,
-        is_commit: bool,
-        coordinator_epoch: int = COORDINATOR_EPOCH,
+        end: TransactionEnd,
     ) -> Refused:
-        """Write a producer's markers into partitions, durably; return where not, and why.
+        """Write the markers of an end into partitions, durably; return where not, and why.
 
         Partitions of OFFSETS_TOPIC are shards of groups: the producer's pending offsets end.
         """
         all_partitions, refused = set(topic_partitions), Refused()
         shards = {each for each in all_partitions if each.topic == OFFSETS_TOPIC}
         logs = await open_partitions_by_name(self._registry, sorted(all_partitions - shards))
-        ends = {}
+        submitted = {}
         for topic_partition, log in logs.items():
             if isinstance(log, TopicsError):
                 refused[topic_partition] = error_code_of(log)
             else:
-                ends[topic_partition] = self._submit(
-                    log, producer, is_commit=is_commit, coordinator_epoch=coordinator_epoch
-                )
+                submitted[topic_partition] = self._submit(log, end)
         if shards:
-            refused |= await self._write_shards(shards, producer, is_commit=is_commit)
-        results = await asyncio.gather(*ends.values())
-        for topic_partition, result in zip(ends, results, strict=True):
+            refused |= await self._write_shards(shards, end)
+        results = await asyncio.gather(*submitted.values())
+        for topic_partition, result in zip(submitted, results, strict=True):
             if result.error is not None:
                 refused[topic_partition] = error_code_of(result.error)
         return refused
 
-    async def _write_shards(
-        self, shards: Iterable[TopicPartition], producer: ProducerIdAndEpoch, *, is_commit: bool
-    ) -> Refused:
+    async def _write_shards(self, shards: Iterable[TopicPartition], end: TransactionEnd) -> Refused:
         numbers = {each.partition for each in shards}
         try:
             refused = await self._offsets.write_shard_markers(
-                producer.producer_id, numbers, is_commit
+                end.producer_id, numbers, end.is_commit
             )
         except LedgerError as error:
             refused = dict.fromkeys(numbers, error_code_of(error))
         return {TopicPartition(OFFSETS_TOPIC, number): error for number, error in refused.items()}
 
     @staticmethod
-    def _submit(
-        log: PartitionLog, producer: ProducerIdAndEpoch, *, is_commit: bool, coordinator_epoch: int
-    ) -> "asyncio.Future[AppendResult]":
+    def _submit(log: PartitionLog, end: TransactionEnd) -> "asyncio.Future[AppendResult]":
         future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
 
         def done(result: "AppendResult") -> None:
             if not future.done():
                 future.set_result(result)
 
-        result = log.append_marker_nowait(
-            producer.producer_id,
-            producer.epoch,
-            done,
-            is_commit=is_commit,
-            coordinator_epoch=coordinator_epoch,
-        )
+        result = log.append_marker_nowait(end, done)
         if result is not None:
             done(result)
         return future

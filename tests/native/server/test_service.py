@@ -15,6 +15,7 @@ from kledger.native.errors import (
 )
 from kledger.subscriptions.model import SubscriptionType
 from kledger.topics.partition.results import AppendResult
+from kledger.topics.partition.transaction_state import TransactionEnd
 from tests.batches.words import batch
 from tests.native.serving import Link, ack, serving, ticks
 from tests.topics.words import all_values
@@ -124,7 +125,7 @@ async def test_transaction_markers_are_not_delivered(kind: SubscriptionType) -> 
             assert position is not None
             places.append(position)
             appended = asyncio.get_running_loop().create_future()
-            log.append_marker_nowait(7, 0, appended.set_result, is_commit=True, coordinator_epoch=0)
+            log.append_marker_nowait(TransactionEnd(7, 0, is_commit=True), appended.set_result)
             assert (await appended).error is None
         assert (
             RecordPosition(places[1], 0)

@@ -8,7 +8,7 @@ from kledger.batches.header import BatchHeader, check
 from kledger.topics.errors import InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
 from kledger.topics.partition.partition_state import TAIL_ENTRIES_MAX, PartitionState, TailState
 from kledger.topics.partition.producer_state import ProducerEntry, ProducerTable
-from kledger.topics.partition.transaction_state import AbortedTransaction
+from kledger.topics.partition.transaction_state import AbortedTransaction, TransactionEnd
 from tests.batches.words import batch
 
 
@@ -140,7 +140,7 @@ def test_a_transaction_is_open_for_the_epoch_that_began_it() -> None:
 
 def test_a_durable_marker_ends_the_transaction() -> None:
     partition = begun()
-    assert 2 == partition.begin_marker(9, 4, 50, is_commit=False)
+    assert 2 == partition.begin_marker(TransactionEnd(9, 4, is_commit=False), 50)
     assert (3, 2, 0) == (
         partition.next_offset, partition.high_watermark, partition.last_stable_offset
     )  # fmt: skip
@@ -155,7 +155,7 @@ def test_a_durable_marker_ends_the_transaction() -> None:
 def test_a_marker_that_failed_leaves_the_transaction_open() -> None:
     partition = begun()
     before = dict(partition.producers.items())
-    partition.begin_marker(9, 5, 50, is_commit=True)
+    partition.begin_marker(TransactionEnd(9, 5, is_commit=True), 50)
     assert before == partition.confirmed_producers()
     assert 1 == partition.fail_from(2)
     assert (before, 2, True) == (
@@ -166,18 +166,18 @@ def test_a_marker_that_failed_leaves_the_transaction_open() -> None:
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_terminated_log_ends_a_transaction_without_a_marker(is_commit: bool) -> None:
     partition = begun()
-    aborted = partition.end_without_marker(9, 5, 50, is_commit=is_commit)
+    aborted = partition.end_without_marker(TransactionEnd(9, 5, is_commit=is_commit), 50)
     assert is_commit == (aborted is None)
     assert (2, 2) == (partition.next_offset, partition.last_stable_offset)
     assert {9: ProducerEntry(5, (), 50)} == dict(partition.producers.items())
     with pytest.raises(InvalidProducerEpoch):
-        partition.end_without_marker(9, 4, 60, is_commit=is_commit)
+        partition.end_without_marker(TransactionEnd(9, 4, is_commit=is_commit), 60)
 
 
 def test_a_marker_of_an_older_epoch_changes_nothing() -> None:
     partition = begun()
     with pytest.raises(InvalidProducerEpoch, match=r"epoch 3, expected at least 4 \(producer 9\)"):
-        partition.begin_marker(9, 3, 50, is_commit=True)
+        partition.begin_marker(TransactionEnd(9, 3, is_commit=True), 50)
     assert (2, True) == (partition.next_offset, partition.has_transaction(9, 4))
 
 
@@ -189,9 +189,10 @@ def test_a_replayed_transaction_is_as_it_was(is_commit: bool) -> None:
     assert dict(lived.producers.items()) == dict(replayed.producers.items())
     assert lived.has_transaction(9, 4) is replayed.has_transaction(9, 4) is True
     assert 0 == replayed.last_stable_offset
-    lived.begin_marker(9, 4, 50, is_commit=is_commit)
+    end = TransactionEnd(9, 4, is_commit=is_commit)
+    lived.begin_marker(end, 50)
     marker = transactional()._replace(base_offset=2)
-    assert lived.confirm() == replayed.replay_marker(marker, 50, is_commit=is_commit)
+    assert lived.confirm() == replayed.replay_marker(marker, end, 50)
     assert dict(lived.producers.items()) == dict(replayed.producers.items())
     for partition in (lived, replayed):
         assert (3, 3, 3, False) == (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kledger.topics.errors import InvalidProducerEpoch, OutOfOrderSequence
+from kledger.topics.errors import CoordinatorFenced, InvalidProducerEpoch, OutOfOrderSequence
 from kledger.topics.partition.producer_state import (
     NO_TRANSACTION,
     SEQUENCE_MASK,
@@ -17,6 +17,7 @@ from kledger.topics.partition.producer_state import (
     ProducerTable,
     last_sequence,
 )
+from kledger.topics.partition.transaction_state import TransactionEnd
 
 
 def table(**limits: int) -> ProducerTable:
@@ -99,20 +100,20 @@ def test_expire_forgets_the_idle_only() -> None:
 
 def test_a_marker_needs_the_newest_epoch() -> None:
     producers = table()
-    producers.admit_marker(9, 0)
+    producers.admit_end(TransactionEnd(9, 0, is_commit=True))
     put(producers, 0, epoch=4)
-    producers.admit_marker(9, 4)
-    producers.admit_marker(9, 5)
-    producers.admit_marker(8, 3)
+    producers.admit_end(TransactionEnd(9, 4, is_commit=True))
+    producers.admit_end(TransactionEnd(9, 5, is_commit=True))
+    producers.admit_end(TransactionEnd(8, 3, is_commit=True))
     with pytest.raises(InvalidProducerEpoch, match=r"marker of epoch 3, expected at least 4 .* 9"):
-        producers.admit_marker(9, 3)
+        producers.admit_end(TransactionEnd(9, 3, is_commit=True))
 
 
 def test_a_marker_ends_the_transaction_and_the_sequence_continues() -> None:
     producers = table()
     put(producers, 0, 5, epoch=4, transaction_start=0)
     batch = BatchRange(0, 4, 0, 5, -1)
-    during = producers.end_transaction(9, 4, 70)
+    during = producers.end_transaction(TransactionEnd(9, 4, is_commit=True), 70)
     assert ProducerEntry(4, (batch,), 0, 0) == during
     assert ProducerEntry(4, (batch,), 70) == producers.get(9)
     assert producers.admit(9, 4, 5, 1, 70) is None
@@ -123,7 +124,7 @@ def test_a_marker_ends_the_transaction_and_the_sequence_continues() -> None:
 def test_after_a_marker_of_a_newer_epoch_the_sequence_begins_at_0() -> None:
     producers = table()
     put(producers, 0, 5, epoch=4, transaction_start=0)
-    producers.end_transaction(9, 5, 70)
+    producers.end_transaction(TransactionEnd(9, 5, is_commit=True), 70)
     assert ProducerEntry(5, (), 70) == producers.get(9)
     with pytest.raises(OutOfOrderSequence, match="base sequence 1, expected 0"):
         producers.admit(9, 5, 1, 1, 70)
@@ -134,9 +135,9 @@ def test_a_marker_of_an_unknown_producer_is_remembered_within_the_limit() -> Non
     producers = table(count_max=2)
     put(producers, 0, producer_id=1, now_ms=1)
     put(producers, 0, producer_id=2, now_ms=2)
-    assert producers.end_transaction(2, 0, 3) is not None
+    assert producers.end_transaction(TransactionEnd(2, 0, is_commit=True), 3) is not None
     assert [1, 2] == [producer_id for producer_id, _ in producers.items()]
-    assert producers.end_transaction(3, 0, 4) is None
+    assert producers.end_transaction(TransactionEnd(3, 0, is_commit=True), 4) is None
     assert [2, 3] == [producer_id for producer_id, _ in producers.items()]
 
 
@@ -220,3 +221,47 @@ class Undo(RuleBasedStateMachine):
 
 
 TestUndo = Undo.TestCase
+
+
+def test_a_marker_needs_the_newest_coordinator_of_its_producer() -> None:
+    producers = table()
+    put(producers, 0, epoch=4, transaction_start=0)
+    producers.end_transaction(TransactionEnd(9, 4, True, 5), 1)
+    for epoch in (5, 6):
+        producers.admit_end(TransactionEnd(9, 4, True, epoch))
+    for epoch in (4, 0, -1):
+        with pytest.raises(
+            CoordinatorFenced, match=rf"coordinator epoch {epoch}, expected at least 5 .*producer 9"
+        ):
+            producers.admit_end(TransactionEnd(9, 4, True, epoch))
+    producers.admit_end(TransactionEnd(8, 0, True, 0))
+    with pytest.raises(InvalidProducerEpoch):
+        producers.admit_end(TransactionEnd(9, 3, True, 0))
+
+
+def test_a_coordinator_stays_replaced_when_its_marker_fails() -> None:
+    producers = table()
+    put(producers, 0, epoch=4, transaction_start=0)
+    previous = producers.end_transaction(TransactionEnd(9, 4, True, 5), 1)
+    producers.restore(9, previous)
+    with pytest.raises(CoordinatorFenced):
+        producers.admit_end(TransactionEnd(9, 4, True, 4))
+
+
+def test_coordinators_are_forgotten_with_their_producers() -> None:
+    """The first one at the limit, the second by its age, the third with its failed marker."""
+    producers = table(count_max=2)
+    for producer_id in (1, 2, 3):
+        producers.end_transaction(TransactionEnd(producer_id, 0, True, 5), producer_id)
+    assert producers.coordinator_epochs.keys() == {2, 3}
+    producers.expire(1003)
+    assert producers.coordinator_epochs.keys() == {3}
+    producers.restore(3, None)
+    assert not producers.coordinator_epochs
+
+
+def test_a_server_that_nobody_took_over_keeps_no_coordinators() -> None:
+    producers = table()
+    producers.end_transaction(TransactionEnd(9, 4, True, 0), 1)
+    producers.end_transaction(TransactionEnd(8, 4, True, -1), 1)
+    assert not producers.coordinator_epochs

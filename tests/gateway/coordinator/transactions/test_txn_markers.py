@@ -5,6 +5,7 @@ from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoc
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.offsets import TopicPartition
+from kledger.topics.partition.transaction_state import TransactionEnd
 from tests.gateway.running import RunningGateway, running_gateway
 from tests.gateway.txn_client import TxnClient, settled
 
@@ -77,14 +78,14 @@ async def test_markers_of_a_tool_are_answered_one_by_one() -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic()
         markers = markers_of(gateway)
-        assert {} == await markers.write([HERE], ME, is_commit=True)
-        older = await markers.write([HERE], ProducerIdAndEpoch(7, 0), is_commit=True)
+        assert {} == await markers.write([HERE], TransactionEnd(*ME, is_commit=True))
+        older = await markers.write([HERE], TransactionEnd(7, 0, is_commit=True))
         assert {HERE: ErrorCode.INVALID_PRODUCER_EPOCH} == older
         gone = dict.fromkeys(
             (TopicPartition("t", 3), TopicPartition("missing", 0)),
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
-        assert gone == await markers.write(gone, ME, is_commit=True)
+        assert gone == await markers.write(gone, TransactionEnd(*ME, is_commit=True))
 
 
 def markers_of(gateway: RunningGateway) -> TransactionMarkers:
