@@ -6,6 +6,7 @@ Must not know: requests, where brokers run.
 
 from typing import TYPE_CHECKING
 
+from kledger.gateway.cluster_offsets import ClusterOffsets
 from kledger.gateway.peers.cluster_markers import ClusterMarkers
 from kledger.gateway.peers.remote_transactions import RemoteTransactions
 
@@ -45,6 +46,10 @@ class Cluster:
         return ClusterMarkers(
             local, registry=registry, offsets=offsets, brokers=self.brokers, peers=self._peers
         )
+
+    def lowest_offsets(self, registry: "TopicRegistry", offsets: "GroupOffsets") -> ClusterOffsets:
+        """Return the lowest offsets that groups of all brokers have committed."""
+        return ClusterOffsets(self.tables, registry, offsets, self.brokers)
 
     def remote_transactions(self, transactions: "TransactionCoordinator") -> RemoteTransactions:
         """Return the transactions that other brokers coordinate."""

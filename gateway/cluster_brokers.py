@@ -6,7 +6,7 @@ ever, as their groups and transactions are in the stores of these.
 Must not know: partitions, requests.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kledger.gateway.brokers import AdvertisedAddress, BrokerAddress
@@ -92,6 +92,11 @@ class ClusterBrokers:
             if address is not None and record.broker_id != self.broker_id:
                 found.append(BrokerAddress(record.broker_id, *address))
         return sorted(found)
+
+    @property
+    def coordinator_ids(self) -> Set[int]:
+        """The brokers that coordinate groups and transactional ids."""
+        return frozenset(self._coordinator_ids)
 
     def coordinator_id(self, shard: int) -> int:
         """Return the broker that coordinates the groups or transactional ids of a shard."""

@@ -39,6 +39,7 @@ from kledger.topics import TopicRegistry
 
 if TYPE_CHECKING:
     from kledger.gateway.cluster import Cluster
+    from kledger.gateway.cluster_offsets import ClusterOffsets
     from kledger.gateway.peers.cluster_markers import ClusterMarkers
 
 
@@ -83,9 +84,7 @@ def open_services(
     transactions = _start_transactions(parts)
     pool = store.compute_pool
     subscriptions = ClientMetricsSubscriptions(tables)
-    telemetry = ClientTelemetry(
-        subscriptions, pool, config=config, clock=clock, timers=timers, entropy=entropy
-    )
+    telemetry = _open_telemetry(subscriptions, pool, config, clock, timers, entropy)
     broker_settings = BrokerSettings(tables, registry, config, log_dir_of(store))
     users, tokens = _open_users(tables, pool, config, clock, entropy)
     return Services(
@@ -110,6 +109,7 @@ def open_services(
         entropy=entropy,
         metrics=metrics or Metrics(),
         brokers=brokers,
+        cluster_offsets=_cluster_offsets(cluster, registry, groups),
         remote_transactions=None if cluster is None else cluster.remote_transactions(transactions),
     )
 
@@ -126,6 +126,12 @@ def _markers(
 ) -> "TransactionMarkers | ClusterMarkers":
     local = TransactionMarkers(registry, groups.offsets)
     return local if cluster is None else cluster.markers(local, registry, groups.offsets)
+
+
+def _cluster_offsets(
+    cluster: "Cluster | None", registry: TopicRegistry, groups: GroupCoordinator
+) -> "ClusterOffsets | None":
+    return None if cluster is None else cluster.lowest_offsets(registry, groups.offsets)
 
 
 def _start_transactions(parts: TransactionDependencies) -> TransactionCoordinator:
@@ -148,6 +154,19 @@ def _open_authorizer(tables: TableStore, config: GatewayConfig, clock: Clock) ->
         clock,
         super_users=parse_super_users(config.super_users),
         allows_without_rules=config.allow_everyone_if_no_acl_found,
+    )
+
+
+def _open_telemetry(  # noqa: PLR0917 - passes everything on
+    subscriptions: ClientMetricsSubscriptions,
+    pool: ComputePool,
+    config: GatewayConfig,
+    clock: Clock,
+    timers: Timers,
+    entropy: Entropy,
+) -> ClientTelemetry:
+    return ClientTelemetry(
+        subscriptions, pool, config=config, clock=clock, timers=timers, entropy=entropy
     )
 
 

@@ -14,6 +14,7 @@ from kledger.security.audit import AuditLog
 
 if TYPE_CHECKING:
     from kledger.gateway.brokers import Brokers
+    from kledger.gateway.cluster_offsets import ClusterOffsets
     from kledger.gateway.config import GatewayConfig
     from kledger.gateway.configs.broker_settings import BrokerSettings
     from kledger.gateway.configs.client_metrics import ClientMetricsSubscriptions
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from kledger.security.delegation_tokens import DelegationTokens
     from kledger.security.users import Users
     from kledger.topics.registry import TopicRegistry
+    from kledger.topics.retention import LowestCommittedOffset
 
 CLUSTER_ID_KEY = b"gateway/cluster_id"
 
@@ -45,6 +47,7 @@ class Services:
 
     Attributes:
         brokers: those that clients are shown.
+        cluster_offsets: what groups of all brokers have committed; None: there is no other broker.
         remote_transactions: those that other brokers coordinate; None: there is no other broker.
         authorizer: decides what clients may do; None: every client may do everything.
         audit: logs what clients were refused, and what they changed.
@@ -68,6 +71,7 @@ class Services:
     supervisor: "Supervisor"
     store: "LedgerStore"
     brokers: "Brokers"
+    cluster_offsets: "ClusterOffsets | None" = None
     remote_transactions: "RemoteTransactions | None" = None
     authorizer: "Authorizer | None" = None
     audit: AuditLog = field(init=False)
@@ -82,6 +86,11 @@ class Services:
     def rules_version(self) -> int:
         """The version of the access rules; always 0 without an authorizer."""
         return 0 if self.authorizer is None else self.authorizer.version
+
+    @property
+    def lowest_committed(self) -> "LowestCommittedOffset":
+        """What retention asks about groups."""
+        return (self.cluster_offsets or self.groups.offsets).lowest_committed
 
     @property
     def log_dir(self) -> str:

@@ -190,6 +190,9 @@ class BrokerServer:
     def _start_background_work(self, services: Services) -> None:
         spawn, settings = self._supervisor.spawn, self._settings
         spawn(self._enforce_retention(services), "retention")
+        if services.cluster_offsets is not None:
+            publishing = services.cluster_offsets.publish_at_intervals(self._clock)
+            spawn(publishing, "lowest committed offsets")
         if settings.offload.url is not None:
             spawn(self._offload_due(services), "offloading")
         if services.config.log_cleaner_enable:
@@ -394,7 +397,7 @@ class BrokerServer:
         while True:
             await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
             with self._supervisor.containment.guarding(_RETENTION):
-                await services.registry.enforce_retention(services.groups.offsets.lowest_committed)
+                await services.registry.enforce_retention(services.lowest_committed)
 
     async def _remove_expired_tokens(self, services: Services) -> None:
         """Remove delegation tokens that have expired; until then they open nothing, either."""

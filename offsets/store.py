@@ -96,6 +96,10 @@ class OffsetStore:
         """Return every durable commit of a group; a view, valid until the next await."""
         return self._durable.get(group, _NOTHING)
 
+    def groups(self) -> list[str]:
+        """Return every group with a durable commit."""
+        return list(self._durable)
+
     def lowest_committed(self, topic: str, topic_id: UUID, partition: int) -> int | None:
         """Return the lowest offset that any group has committed of a partition, None without."""
         topic_partition = TopicPartition(topic, partition)

@@ -100,10 +100,9 @@ class CoordinatorShards:
         """Whether a shard is being loaded."""
         return LOADING in self._errors
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether every shard is attached."""
-        return self._common is ErrorCode.NONE
+    def are_attached(self, numbers: Collection[int]) -> bool:
+        """Whether all of these shards are."""
+        return not any(self._errors[number] for number in numbers)
 
     def all_numbers(self) -> Collection[int]:
         """Return the numbers of all shards."""

@@ -129,6 +129,7 @@ class GroupCoordinator:
             config=config,
             clock=clock,
             timers=timers,
+            coordinated=coordinated,
         )
         loader = ShardLoader(shards, store, GroupShards(store, table, offsets))
         loader.attach_at_start(coordinated(shards.count))

@@ -12,7 +12,12 @@ from uuid import UUID
 
 from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
 from kledger.gateway.coordinator.consumer.consumer_protocol_plan import CONSUMER_PROTOCOL
-from kledger.gateway.coordinator.coordinator_shards_state import LOADING, OFFSETS_TOPIC, Includes
+from kledger.gateway.coordinator.coordinator_shards_state import (
+    LOADING,
+    OFFSETS_TOPIC,
+    CoordinatedShards,
+    Includes,
+)
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.coordinator.groups.group_expiry_plan import expiry_rule, topics_in_use
@@ -27,7 +32,7 @@ from kledger.runtime.deferred import Deferred
 from kledger.runtime.timers import TimerHandle, Timers
 
 GROUPS_PER_SWEEP_STEP = 256
-"""How many groups expiry checks in one tick of the event loop."""
+"""How many groups a walk over all of them takes in one tick of the event loop."""
 
 WRITE_FAILED = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """The error when rows cannot be stored: clients retry."""
@@ -44,8 +49,19 @@ class GroupOffsets:
         config: GroupConfig,
         clock: Clock,
         timers: Timers,
+        coordinated: CoordinatedShards = range,
     ) -> None:
-        """Begin without offsets; `load` fills it."""
+        """Begin without offsets; `load` fills it.
+
+        Args:
+            table: of the groups.
+            store: keeps the rows.
+            config: of groups.
+            clock: the time of everything.
+            timers: likewise.
+            coordinated: returns which of so many shards this broker coordinates.
+        """
+        self._coordinated = coordinated
         self._table = table
         self._offsets = OffsetStore(store, self._ensure_group)
         self._config = config
@@ -107,11 +123,31 @@ class GroupOffsets:
     def lowest_committed(self, topic: str, topic_id: UUID, partition: int) -> int | None:
         """Return the lowest offset that any group has committed of a partition, None without.
 
-        While a shard is not attached, a group of it may be the slowest: the answer is 0.
+        It is about the groups that this broker coordinates; before it has loaded all of them, one
+        of the others may be the slowest, and the answer is 0.
         """
-        if not self._table.shards.is_complete:
+        if not self.is_complete:
             return 0
         return self._offsets.lowest_committed(topic, topic_id, partition)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every shard that this broker coordinates is attached."""
+        shards = self._table.shards
+        return shards.are_attached(self._coordinated(shards.count))
+
+    async def lowest_by_topic(self, topic_ids: Set[UUID]) -> dict[UUID, dict[int, int]]:
+        """Return the lowest committed offset of each partition of topics that has any."""
+        lowest: dict[UUID, dict[int, int]] = {topic_id: {} for topic_id in topic_ids}
+        groups = self._offsets.groups() if lowest else ()
+        for number, group in enumerate(groups, 1):
+            for (_, partition), committed in self._offsets.all_committed(group).items():
+                found = lowest.get(committed.topic_id)
+                if found is not None:
+                    found[partition] = min(committed.offset, found.get(partition, committed.offset))
+            if number % GROUPS_PER_SWEEP_STEP == 0:
+                await self._clock.sleep(0)
+        return lowest
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Return the error of an offset fetch, or NONE; classic groups allow all fetches."""

@@ -65,10 +65,11 @@ def test_requests_are_answered_by_the_shard_of_their_key() -> None:
     shards.attach([0, 1, 2])
     shards.begin_loading([3])
     assert [NONE, NONE, NONE, LOADING] == [shards.error(keys[number]) for number in range(4)]
-    assert (True, False, [0, 1, 2]) == (shards.is_loading, shards.is_complete, shards.attached())
+    assert (True, [0, 1, 2]) == (shards.is_loading, shards.attached())
+    assert [True, False] == [shards.are_attached(each) for each in ([0, 2], range(4))]
     shards.attach([3])
     assert [NONE] * 4 == [shards.error(keys[number]) for number in range(4)]
-    assert (False, True) == (shards.is_loading, shards.is_complete)
+    assert (False, True) == (shards.is_loading, shards.are_attached(range(4)))
     shards.detach([0, 2])
     assert [DETACHED, NONE, DETACHED, NONE] == [shards.error(keys[number]) for number in range(4)]
     is_included = shards.including([0, 2])
