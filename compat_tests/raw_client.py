@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple, Self
 
-from compat_tests.deadlines import WAIT_MS, WAIT_S
+from confluent_kafka.admin import AdminClient
+
+from compat_tests.deadlines import WAIT_MS, WAIT_S, ask_until, wait_until
 from compat_tests.frames import read_frame
 
 _PRODUCE, _LIST_OFFSETS, _DELETE_RECORDS = 0, 2, 21
@@ -44,9 +48,9 @@ class Found(NamedTuple):
 class RawClient:
     """One connection; partition 0 of a topic is meant everywhere."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, address: str) -> None:
         """Connect."""
-        host, port = bootstrap.rsplit(":", 1)
+        host, port = address.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
         self._correlation = 0
 
@@ -87,6 +91,10 @@ class RawClient:
         at = 1 + 4 + 1 + 1 + len(name) + 1 + 4
         return Found(*struct.unpack_from(">hqqi", answer, at))
 
+    def leads(self, topic: str) -> bool:
+        """Whether the server answers for the partition."""
+        return self.list_offsets(topic, [0])[0].error_code == 0
+
     def _ask(self, key: int, version: int, body: bytes, *, is_flexible: bool = False) -> bytes:
         """Send a request; give the response behind its correlation id."""
         self._correlation += 1
@@ -97,6 +105,25 @@ class RawClient:
         (correlation,) = struct.unpack_from(">i", answer)
         assert correlation == self._correlation, f"answer to {correlation}"
         return answer[4:]
+
+
+@contextmanager
+def leader_client(bootstrap: str, topic: str) -> Iterator[RawClient]:
+    """Connect to the broker that leads a topic, as soon as it does.
+
+    A broker leads a new partition a moment after others say so.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def leader() -> str:
+        metadata = admin.list_topics(timeout=WAIT_S)
+        found = metadata.topics.get(topic)
+        broker = metadata.brokers.get(found.partitions[0].leader) if found is not None else None
+        return "" if broker is None else f"{broker.host}:{broker.port}"
+
+    with RawClient(ask_until(leader, bool, f"{bootstrap} knows who leads {topic}")) as client:
+        wait_until(partial(client.leads, topic), f"its broker leads {topic}")
+        yield client
 
 
 def _string(text: str) -> bytes:

@@ -9,8 +9,10 @@ import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from compat_tests.conftest import MakeTopic, Tool
+from compat_tests.deadlines import WAIT_S
 from compat_tests.test_java_tools import TOOLS
 
 pytestmark = pytest.mark.peer("kafka-java-tools")
@@ -79,7 +81,7 @@ def test_reassign_tool_has_nothing_to_move(
     java: Tool, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     name, plan = make_topic(), tmp_path / "plan.json"
-    place = {"topic": name, "partition": 0, "replicas": [1]}
+    place = {"topic": name, "partition": 0, "replicas": [leader_of(bootstrap, name)]}
     plan.write_text(json.dumps({"partitions": [place], "version": 1}))
     tool = f"{TOOLS}.reassign.ReassignPartitionsCommand"
     flags = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(plan))
@@ -87,6 +89,12 @@ def test_reassign_tool_has_nothing_to_move(
     assert f"Reassignment of partition {name}-0 is completed" in java(tool, *flags, "--verify")
     listed = java(tool, "--bootstrap-server", bootstrap, "--list")
     assert "No partition reassignments found" in listed
+
+
+def leader_of(bootstrap: str, topic: str) -> int:
+    """Give the broker that leads partition 0 of a topic."""
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WAIT_S)
+    return int(found.topics[topic].partitions[0].leader)
 
 
 @pytest.mark.feature("leader-election: one partition, all partitions")

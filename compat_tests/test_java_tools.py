@@ -301,8 +301,8 @@ def test_log_dirs_tool_shows_the_size(java: Tool, bootstrap: str, make_topic: Ma
     flags = ("--bootstrap-server", bootstrap, "--describe", "--topic-list", name)
     printed = java(f"{TOOLS}.LogDirsCommand", *flags)
     described = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
-    (folder,) = described["brokers"][0]["logDirs"]
-    (partition,) = folder["partitions"]
+    folders = [folder for broker in described["brokers"] for folder in broker["logDirs"]]
+    (partition,) = [partition for folder in folders for partition in folder["partitions"]]
     assert partition["partition"] == f"{name}-0"
     assert partition["size"] > 0
 

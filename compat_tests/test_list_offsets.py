@@ -7,15 +7,14 @@ plain scan of the records says so as well, so that a test does not pass because 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple, TypeAlias
 
 import pytest
 
 from compat_tests.conftest import create_topic
-from compat_tests.deadlines import wait_until
-from compat_tests.raw_client import Found, RawClient
+from compat_tests.raw_client import Found, RawClient, leader_client
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS
 from compat_tests.servers import ApacheKafkaServer
 from kledger.batches.builder import NewRecord, build_batch
@@ -29,10 +28,13 @@ NOTHING = NO_TIME, -1
 
 
 class Pair(NamedTuple):
-    """A connection to the server under test and one to the broker."""
+    """A connection to the leader in the server under test, and one to the broker."""
 
     ours: RawClient
     theirs: RawClient
+
+
+MakeLog: TypeAlias = "Callable[..., Log]"
 
 
 @pytest.fixture(scope="module")
@@ -43,30 +45,33 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def pair(bootstrap: str, broker: str) -> Iterator[Pair]:
-    """Both connections."""
-    with RawClient(bootstrap) as ours, RawClient(broker) as theirs:
-        yield Pair(ours, theirs)
+def make_log(bootstrap: str, broker: str, topic: str) -> Iterator[MakeLog]:
+    """Create the test's topic on both, with configs whose keys have underscores."""
+    with ExitStack() as stack:
+
+        def make(**configs: str) -> Log:
+            ours, theirs = (
+                stack.enter_context(created_topic(server, topic, configs))
+                for server in (bootstrap, broker)
+            )
+            return Log(Pair(ours, theirs), topic)
+
+        yield make
 
 
-def create_led_topic(server: str, client: RawClient, name: str, configs: dict[str, str]) -> None:
-    """Create a topic; a broker leads a new partition only a moment later."""
+@contextmanager
+def created_topic(server: str, name: str, configs: dict[str, str]) -> Iterator[RawClient]:
+    """Create a topic, and connect to its leader."""
     create_topic(server, name, 1, configs)
-    wait_until(partial(leads, client, name), f"{server} leads {name}")
-
-
-def leads(client: RawClient, topic: str) -> bool:
-    """Whether a server answers for the partition."""
-    return client.list_offsets(topic, [0])[0].error_code == 0
+    with leader_client(server, name) as client:
+        yield client
 
 
 class Log:
     """The same log on both servers, and a list of what is in it."""
 
-    def __init__(self, pair: Pair, servers: tuple[str, str], name: str, **configs: str) -> None:
-        """Create the topic on both."""
-        for server, client in zip(servers, pair, strict=True):
-            create_led_topic(server, client, name, configs)
+    def __init__(self, pair: Pair, name: str) -> None:
+        """Begin with an empty topic on both."""
         self._pair = pair
         self._name = name
         self.times: list[int] = []
@@ -129,11 +134,9 @@ def questions(source: random.Random, count: int) -> list[int]:
 
 @pytest.mark.feature("the same answers to ListOffsets: any times, codecs, DeleteRecords")
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_every_answer_is_the_brokers(
-    pair: Pair, bootstrap: str, broker: str, topic: str, seed: int
-) -> None:
+def test_every_answer_is_the_brokers(make_log: MakeLog, seed: int) -> None:
     source = random.Random(seed)
-    log = Log(pair, (bootstrap, broker), topic)
+    log = make_log()
     log.check(questions(source, 2))
     fill(log, source, 60)
     log.check(questions(source, 60))
@@ -148,20 +151,16 @@ def test_every_answer_is_the_brokers(
 
 @pytest.mark.feature("the same answers to ListOffsets: many segments")
 @pytest.mark.parametrize("is_sorted", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_answers_across_segments_are_the_brokers(
-    pair: Pair, bootstrap: str, broker: str, topic: str, is_sorted: bool
-) -> None:
+def test_answers_across_segments_are_the_brokers(make_log: MakeLog, is_sorted: bool) -> None:
     source = random.Random(3)
-    log = Log(pair, (bootstrap, broker), topic, internal_segment_bytes="4000")
+    log = make_log(internal_segment_bytes="4000")
     fill(log, source, 120, is_sorted=is_sorted)
     log.check(questions(source, 100))
 
 
 @pytest.mark.feature("the same answers to ListOffsets: records without a time")
-def test_records_without_a_time_are_found_by_no_time(
-    pair: Pair, bootstrap: str, broker: str, topic: str
-) -> None:
-    log = Log(pair, (bootstrap, broker), topic)
+def test_records_without_a_time_are_found_by_no_time(make_log: MakeLog) -> None:
+    log = make_log()
     log.append([NO_TIME, NO_TIME], 0)
     log.check([0, FIRST_TIMESTAMP_MS])
     log.append([NO_TIME, FIRST_TIMESTAMP_MS], 4)
@@ -169,22 +168,24 @@ def test_records_without_a_time_are_found_by_no_time(
 
 
 @pytest.mark.feature("the same answers to ListOffsets: times given by the log")
-def test_times_of_the_log_are_answered_alike(
-    pair: Pair, bootstrap: str, broker: str, topic: str
-) -> None:
+def test_times_of_the_log_are_answered_alike(bootstrap: str, broker: str, topic: str) -> None:
     """The two clocks differ, so each server is compared with the times that it gave itself."""
-    source = random.Random(4)
-    for server, client in zip((bootstrap, broker), pair, strict=True):
-        create_led_topic(server, client, topic, {"message_timestamp_type": "LogAppendTime"})
-        given: list[tuple[int, int]] = []
-        for index in range(30):
-            records = [NewRecord(b"v", timestamp=FIRST_TIMESTAMP_MS)] * source.choice((1, 3, 9))
-            done = client.produce(topic, build_batch(records, codec=index % len(CODECS)))
-            assert done.error_code == 0
-            given.append((done.log_append_time_ms, done.base_offset))
-        newest = max(time for time, _ in given)
-        times = [each for time, _ in given for each in (time - 1, time)]
-        expected = [next(pair for pair in given if pair[0] >= time) for time in [*times, newest]]
-        found = client.list_offsets(topic, [*times, MAX_TIMESTAMP])
-        assert [(0, *each, 0) for each in expected] == found
-        assert client.list_offsets(topic, [newest + 1]) == [(0, NO_TIME, -1, -1)]
+    for server in (bootstrap, broker):
+        with created_topic(server, topic, {"message_timestamp_type": "LogAppendTime"}) as client:
+            check_times_of_the_log(client, topic, random.Random(4))
+
+
+def check_times_of_the_log(client: RawClient, topic: str, source: random.Random) -> None:
+    """Compare the times of one server's log with its answers."""
+    given: list[tuple[int, int]] = []
+    for index in range(30):
+        records = [NewRecord(b"v", timestamp=FIRST_TIMESTAMP_MS)] * source.choice((1, 3, 9))
+        done = client.produce(topic, build_batch(records, codec=index % len(CODECS)))
+        assert done.error_code == 0
+        given.append((done.log_append_time_ms, done.base_offset))
+    newest = max(time for time, _ in given)
+    times = [each for time, _ in given for each in (time - 1, time)]
+    expected = [next(pair for pair in given if pair[0] >= time) for time in [*times, newest]]
+    found = client.list_offsets(topic, [*times, MAX_TIMESTAMP])
+    assert [(0, *each, 0) for each in expected] == found
+    assert client.list_offsets(topic, [newest + 1]) == [(0, NO_TIME, -1, -1)]

@@ -20,7 +20,7 @@ import kledger
 from compat_tests import test_aiokafka, test_confluent_kafka, test_kafka_python
 from compat_tests.conftest import MakeTopic, Tool
 from compat_tests.deadlines import WAIT_MS, WAIT_S
-from compat_tests.raw_client import RawClient
+from compat_tests.raw_client import leader_client
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 from compat_tests.test_java_tools import console_consumer
 from kledger.batches.builder import NewRecord, build_batch
@@ -195,7 +195,7 @@ async def test_header_names_that_are_no_text_come_through(
     """No client library writes such a name, other programs may."""
     name, topic = b"\xff\xfename".decode("utf-8", "surrogateescape"), make_topic()
     record = NewRecord(b"v", timestamp=FIRST_TIMESTAMP_MS, headers=((name, b"1"), (name, None)))
-    with RawClient(bootstrap) as client:
+    with leader_client(bootstrap, topic) as client:
         assert 0 == client.produce(topic, build_batch([record, record])).error_code
     async with subscribed(native_url, topic) as consumer:
         found = await receive(consumer, 2)
@@ -362,7 +362,7 @@ async def test_deleted_records_reach_no_subscription(
     await send_confluent(bootstrap, topic, "zstd")
     async with kledger.connect(native_url) as client:
         await client.create_subscription(topic, "slow", "earliest")
-        with RawClient(bootstrap) as raw:
+        with leader_client(bootstrap, topic) as raw:
             assert (47, 0) == raw.delete_records(topic, 47)
         assert len(RECORDS) - 47 == (await client.subscription_stats(topic, "slow")).backlog
     for name in ("slow", "new"):
