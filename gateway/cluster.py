@@ -4,11 +4,15 @@ Rule: a server that is alone has none, and loads nothing of it.
 Must not know: requests, where brokers run.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from kledger.gateway.cluster_offsets import ClusterOffsets
 from kledger.gateway.peers.cluster_markers import ClusterMarkers
 from kledger.gateway.peers.remote_transactions import RemoteTransactions
+from kledger.ledger import LedgerError
 
 if TYPE_CHECKING:
     from kledger.gateway.cluster_brokers import ClusterBrokers
@@ -19,8 +23,14 @@ if TYPE_CHECKING:
     from kledger.gateway.coordinator.transactions.txn_markers import TransactionMarkers
     from kledger.gateway.peers.peers import Peers
     from kledger.ledger import TableStore
+    from kledger.runtime.timers import Timers
     from kledger.topics import TopicRegistry
     from kledger.topics.registry import TopicCluster
+
+
+CATCH_UP_MS: Final = 1_000
+"""How long a request waits for what other brokers have changed. Longer than any change takes; but a
+broker that hangs in the middle of one must not let the clients of all others wait."""
 
 
 class Cluster:
@@ -32,9 +42,27 @@ class Cluster:
         tables: what brokers share.
     """
 
-    def __init__(self, topics: "TopicCluster", brokers: "ClusterBrokers", peers: "Peers") -> None:
-        """Args: peers: asks the other brokers."""
+    def __init__(
+        self,
+        topics: "TopicCluster",
+        brokers: "ClusterBrokers",
+        peers: "Peers",
+        *,
+        refreshed: "Callable[[], asyncio.Future[None]]",
+        timers: "Timers",
+    ) -> None:
+        """Join the parts.
+
+        Args:
+            topics: what the topics of all brokers have in common.
+            brokers: all of them.
+            peers: asks the other brokers.
+            refreshed: returns what ends when this broker has applied what others have changed.
+            timers: of this broker.
+        """
         self.topics = topics
+        self._refreshed = refreshed
+        self._timers = timers
         self.brokers = brokers
         self.tables: TableStore = topics.tables
         self._peers = peers
@@ -54,3 +82,25 @@ class Cluster:
     def remote_transactions(self, transactions: "TransactionCoordinator") -> RemoteTransactions:
         """Return the transactions that other brokers coordinate."""
         return RemoteTransactions(transactions, self.brokers, self._peers)
+
+    async def catch_up(self) -> None:
+        """Apply what other brokers have changed before the call.
+
+        What is not known after CATCH_UP_MS, or cannot be read, is applied when it is.
+        """
+        with suppress(LedgerError):
+            refreshed = self._refreshed()
+            refreshed.add_done_callback(_take_error)
+            is_over = asyncio.get_running_loop().create_future()
+            timer = self._timers.call_after(CATCH_UP_MS, lambda: is_over.set_result(None))
+            try:
+                waited: list[asyncio.Future[Any]] = [refreshed, is_over]
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                timer.cancel()
+
+
+def _take_error(refreshed: "asyncio.Future[None]") -> None:
+    """Leave no error behind that nobody asks for: the tables look again, and log what is wrong."""
+    if not refreshed.cancelled():
+        refreshed.exception()

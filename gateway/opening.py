@@ -111,6 +111,7 @@ def open_services(
         brokers=brokers,
         cluster_offsets=_cluster_offsets(cluster, registry, groups),
         remote_transactions=None if cluster is None else cluster.remote_transactions(transactions),
+        catch_up=None if cluster is None else cluster.catch_up,
     )
 
 

@@ -4,8 +4,9 @@ Rule: handlers get their collaborators from here and from nowhere else; nothing 
 Must not know: how the parts are built, or which handler uses which.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kledger.gateway.wire.uuid_text import uuid_text
 from kledger.runtime.entropy import Entropy, SystemEntropy
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 CLUSTER_ID_KEY = b"gateway/cluster_id"
 
+CatchUp: TypeAlias = Callable[[], Awaitable[None]]
+"""Applies what other brokers have changed before the call, if that is possible soon."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Services:
@@ -49,6 +53,7 @@ class Services:
         brokers: those that clients are shown.
         cluster_offsets: what groups of all brokers have committed; None: there is no other broker.
         remote_transactions: those that other brokers coordinate; None: there is no other broker.
+        catch_up: with what other brokers have changed; None: there is no other broker.
         authorizer: decides what clients may do; None: every client may do everything.
         audit: logs what clients were refused, and what they changed.
     """
@@ -73,6 +78,7 @@ class Services:
     brokers: "Brokers"
     cluster_offsets: "ClusterOffsets | None" = None
     remote_transactions: "RemoteTransactions | None" = None
+    catch_up: CatchUp | None = None
     authorizer: "Authorizer | None" = None
     audit: AuditLog = field(init=False)
     entropy: Entropy = field(default_factory=SystemEntropy)

@@ -52,6 +52,7 @@ class WorkerCluster:
         first = node_id - worker.index
         self.tables = tables
         self._folder = Path(worker_folder(worker.folder, worker.index))
+        timers = Timers(clock, supervisor)
         placement = Placement(node_id, range(first, first + worker.count))
         self.cluster = Cluster(
             TopicCluster(tables, placement),
@@ -59,9 +60,11 @@ class WorkerCluster:
             Peers(
                 lambda broker_id: connect_to(Path(worker_folder(worker.folder, broker_id - first))),
                 clock=clock,
-                timers=Timers(clock, supervisor),
+                timers=timers,
                 supervisor=supervisor,
             ),
+            refreshed=tables.refreshed,
+            timers=timers,
         )
 
     @classmethod

@@ -58,6 +58,7 @@ class SharedTables:
         self._change_lock = ChangeLock(self._begin_change, self._end_change)
         self._deciding = asyncio.Lock()
         self._taken: Future[None]
+        self._refreshing: Future[None] | None = None
         self._is_decided = False
         self._followers: list[tuple[bytes, RowChanged]] = []
         self._is_closed = False
@@ -188,8 +189,20 @@ class SharedTables:
         Raises:
             AlreadyClosed, StorageFailed: it is not known what they changed.
         """
+        await asyncio.shield(self.refreshed())
+
+    def refreshed(self) -> "asyncio.Future[None]":
+        """Return what ends as `refresh` does; it is not cancelled, as others may wait for it.
+
+        Calls share a look at the file that has not begun yet, however many they are.
+
+        Raises:
+            AlreadyClosed: the tables are closed.
+        """
         self._check_open()
-        await asyncio.wrap_future(self._thread.submit(self._hand_over_changes))
+        if self._refreshing is None or self._refreshing.running() or self._refreshing.done():
+            self._refreshing = self._thread.submit(self._hand_over_changes)
+        return asyncio.wrap_future(self._refreshing)
 
     def _hand_over_changes(self) -> None:
         """Let the event loop apply what others have written; in the thread, so that order holds."""

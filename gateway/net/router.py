@@ -2,20 +2,22 @@
 
 Rule: a route is built at the first request of its key, and kept. A key or version that is not in
 `served_apis` has no route, and its connection is closed; only ApiVersions is answered. A request
-that needs a right on the cluster is refused here, by the table of `api_rights`.
+that needs a right on the cluster is refused here, by the table of `api_rights`. Before a request
+about what brokers share, its broker applies what other brokers have changed.
 Must not know: sockets, response order, what an API means.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from kledger.gateway.api_rights import API_RIGHTS, REFUSALS, REPEATED_REFUSALS, request_rights
 from kledger.gateway.net.error_response import NoErrorField, error_response
 from kledger.gateway.net.ports import FrameHandler, ResponseFrame
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.served_apis import HANDLERS_BY_KEY, HandlerSpec
-from kledger.gateway.services import Services
+from kledger.gateway.services import CatchUp, Services
 from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.header import (
     API_VERSIONS_KEY,
@@ -29,13 +31,22 @@ from kledger.security.acl_state import ResourceType
 
 HandleRequest = Callable[[RequestContext, Any], object]
 
+SHARED: Final = frozenset(
+    {3, 20, 29, 31, 32, 33, 35, 37, 39, 40, 41, 43, 44, 45, 46, 48, 49, 50, 51, 60, 74, 75}
+)
+"""Keys of requests about what brokers share, and about what another one may have just changed.
+
+Clients send them to any broker, and expect it to know what they did at another one. What creates
+something is decided under a lock, and needs no look before.
+"""
+
 
 class Route:
     """How one API key is served."""
 
     __slots__ = (
-        "_handle", "_has_request_rights", "_messages", "flexible_since", "frame_handler",
-        "request_ms", "requests", "spec"
+        "_catch_up", "_handle", "_has_request_rights", "_messages", "flexible_since",
+        "frame_handler", "request_ms", "requests", "spec"
     )  # fmt: skip
 
     def __init__(self, spec: HandlerSpec, services: Services) -> None:
@@ -50,6 +61,7 @@ class Route:
         self.request_ms = counter(
             "request_ms", "time from the start of requests to their responses", api
         )
+        self._catch_up = services.catch_up if spec.key in SHARED else None
         self.frame_handler: FrameHandler | None = None
         if hasattr(handler, "make_handler"):
             self.frame_handler = handler.make_handler(services)
@@ -66,7 +78,16 @@ class Route:
         request = decode(self._messages.REQUEST, context.version, frame, body_start)
         if self._has_request_rights and not self._admits(context):
             return self._refusal(context, request)
+        if self._catch_up is not None:
+            return self._handle_caught_up(self._catch_up, context, request)
         return self._handle(context, request)
+
+    async def _handle_caught_up(
+        self, catch_up: CatchUp, context: RequestContext, request: ApiMessage
+    ) -> object:
+        await catch_up()
+        response = self._handle(context, request)
+        return await response if asyncio.iscoroutine(response) else response
 
     def _admits(self, context: RequestContext) -> bool:
         """Return whether the client has one of the rights that the whole request needs."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from kledger.ledger import AlreadyClosed, LedgerStore, TableStore
+from kledger.ledger.engine.base import Row
 from kledger.ledger.record_table import RecordTable
+from kledger.ledger.shared_file import SharedFile
 from kledger.ledger.shared_tables import SharedTables
 from kledger.runtime.clock import SystemClock
 from kledger.runtime.containment import Containment
@@ -114,6 +117,33 @@ async def test_what_was_written_before_a_refresh_holds_after_it(tmp_path: Path) 
         await put(one, first, "a", "1")
         await other.refresh()
         assert second.get("a") == "1"
+
+
+async def test_refreshes_share_a_look_that_has_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many clients ask, the thread has one look to make, and at most one under way."""
+    looks, may_look = [], threading.Event()
+    right_changes = SharedFile.changes
+
+    def changes(file: SharedFile) -> list[Row]:
+        looks.append(file)
+        assert may_look.wait(GUARD_S)
+        return right_changes(file)
+
+    async with opened(tmp_path) as tables:
+        monkeypatch.setattr(SharedFile, "changes", changes)
+        first = tables.refreshed()
+        async with asyncio.timeout(GUARD_S):
+            while not looks:  # noqa: ASYNC110 (ticks of the loop, no time)
+                await asyncio.sleep(0)
+        others = [asyncio.ensure_future(tables.refresh()) for _ in range(100)]
+        await asyncio.sleep(0)
+        others[0].cancel()
+        may_look.set()
+        found = await asyncio.gather(first, *others, return_exceptions=True)
+        assert [asyncio.CancelledError] == [type(each) for each in found if each is not None]
+        assert 2 == len(looks)
 
 
 async def test_a_record_that_came_and_went_unseen_is_no_fault(tmp_path: Path) -> None:
