@@ -19,7 +19,11 @@ class Entropy(Protocol):
         ...
 
     def uuid4(self) -> uuid.UUID:
-        """Return a random UUID of version 4."""
+        """Return a random UUID of version 4 that is no option.
+
+        Kafka writes ids in base64; a text that begins with a hyphen would be taken for an option
+        on a command line, so there are none of these, as of Kafka's `Uuid.randomUuid`.
+        """
         ...
 
     def below(self, limit: int) -> int:
@@ -38,7 +42,9 @@ class SystemEntropy:
 
     def uuid4(self) -> uuid.UUID:
         """Return a UUID that cannot be guessed."""
-        return uuid.uuid4()
+        while _is_option(found := uuid.uuid4()):
+            pass
+        return found
 
     def below(self, limit: int) -> int:
         """Return a number for spreading load, not for secrets."""
@@ -57,8 +63,15 @@ class SeededEntropy:
 
     def uuid4(self) -> uuid.UUID:
         """Return the next UUID of the seed's sequence."""
-        return uuid.UUID(bytes=self.token(16), version=4)
+        while _is_option(found := uuid.UUID(bytes=self.token(16), version=4)):
+            pass
+        return found
 
     def below(self, limit: int) -> int:
         """Return the next number of the seed's sequence."""
         return self._random.randrange(limit)
+
+
+def _is_option(value: uuid.UUID) -> bool:
+    """Whether the text of an id begins with a hyphen, which has the number 62 in base64."""
+    return value.bytes[0] >> 2 == 62
