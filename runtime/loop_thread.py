@@ -68,6 +68,16 @@ class LoopThread:
             if not call.outcome.done():
                 self._abandon(call)
 
+    def begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Run a coroutine on the loop; return its outcome at once.
+
+        Raises:
+            LoopStopped: the loop was stopped before.
+        """
+        call = _Call(work)
+        self._submit(call)
+        return call.outcome
+
     def stop(self) -> None:
         """Cancel what runs, and wait for the end of the thread. May be repeated."""
         with self._submitting:
