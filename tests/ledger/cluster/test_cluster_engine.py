@@ -1,0 +1,369 @@
+"""What the contract does not say: takeovers, fences, unknown outcomes, missing objects, garbage."""
+
+from collections.abc import Callable
+
+import pytest
+
+from kledger.ledger.cluster.block_reader import MISSING_MS
+from kledger.ledger.cluster.cluster_engine import CURRENT_MS, ClusterEngine
+from kledger.ledger.cluster.faulty_database import DatabaseFault
+from kledger.ledger.cluster.wal_gc_plan import GarbageLimits
+from kledger.ledger.cluster.wal_plan import WalLimits
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.errors import (
+    EntryCorrupt,
+    EntryMissing,
+    LogCorrupt,
+    StorageError,
+    StorageWriteFailed,
+    SyncFailed,
+)
+from tests.ledger.cluster.model_objects import ObjectFault
+from tests.ledger.cluster.words import OBJECTS, ModelCluster
+from tests.ledger.engine.words import entry_count, group_of, payload, store
+
+LIMITS = {"inline": WalLimits(), "objects": OBJECTS}
+
+
+@pytest.fixture(params=LIMITS)
+def cluster(request: pytest.FixtureRequest) -> ModelCluster:
+    return ModelCluster(limits=LIMITS[request.param], cached=False)
+
+
+def once(fault: ObjectFault, request: str = "put") -> Callable[[str], ObjectFault]:
+    """One fault, at the first request of a kind."""
+    left = [fault]
+    return lambda seen: left.pop() if seen == request and left else ObjectFault.NONE
+
+
+@pytest.mark.parametrize("is_index_stored", [True, False])
+def test_next_owner_has_everything(cluster: ModelCluster, is_index_stored: bool) -> None:
+    engine = cluster.own()
+    store(engine, *map(group_of, range(5)), CommitGroup(drops=[7]), *map(group_of, range(3)))
+    store(engine, group_of(0, ledger_id=8), CommitGroup(rows=[(b"a", b"1"), (b"count", b"3")]))
+    if is_index_stored:
+        engine.upkeep.store_index()
+    store(engine, group_of(3), group_of(4))
+    engine = cluster.own()
+
+    assert 5 == entry_count(engine)
+    assert [payload(0)] == engine.read(8, 0, 9, 100)
+    assert [(b"a", b"1"), (b"count", b"5")] == engine.scan(b"", b"z")
+    store(engine, group_of(5))
+    assert 6 == entry_count(cluster.own())
+
+
+def test_fenced_owner_changes_nothing_and_ends(cluster: ModelCluster) -> None:
+    old = cluster.own()
+    store(old, group_of(0))
+    new = cluster.own()
+    with pytest.raises(SyncFailed, match="closed"):
+        old.commit(group_of(1), sync=True)
+    store(new, group_of(1))
+
+    assert 1 == len(cluster.failures)
+    assert not old.is_current()
+    with pytest.raises(SyncFailed):
+        old.commit(CommitGroup(rows=[(b"x", b"y")]), sync=False)
+    for work in (old.upkeep.heartbeat, old.upkeep.step):
+        with pytest.raises(SyncFailed):
+            work()
+    assert 2 == entry_count(new)
+    assert 2 == entry_count(cluster.own())
+    assert 1 == len(cluster.failures)
+
+
+@pytest.mark.parametrize("fault", [f for f in DatabaseFault if f is not DatabaseFault.NONE])
+def test_commit_with_an_unknown_outcome_is_there_once(
+    cluster: ModelCluster, fault: DatabaseFault
+) -> None:
+    engine = cluster.own()
+    faults = [fault]
+    cluster.database_fault = lambda call: (
+        faults.pop() if call == "commit" and faults else DatabaseFault.NONE
+    )
+    store(engine, group_of(0))
+    cluster.run_late()
+    store(engine, group_of(1))
+
+    assert [] == faults
+    for each in (engine, cluster.own()):
+        assert 2 == entry_count(each)
+    assert 2 == sum(map(len, cluster.tables.groups()))
+
+
+@pytest.mark.parametrize("fault", [f for f in ObjectFault if f is not ObjectFault.NONE])
+def test_failed_put_is_repeated(fault: ObjectFault) -> None:
+    cluster = ModelCluster(limits=OBJECTS, cached=False)
+    engine = cluster.own()
+    cluster.object_fault = once(fault)
+    store(engine, group_of(0))
+    cluster.run_late()
+    store(engine, group_of(1))
+    assert 2 == entry_count(engine)
+    assert 2 == entry_count(cluster.own())
+
+
+def test_store_that_is_away_fails_the_group_and_nothing_else(cluster: ModelCluster) -> None:
+    cluster = ModelCluster(limits=OBJECTS, cached=False)
+    engine = cluster.own()
+    store(engine, group_of(0))
+    cluster.object_fault = lambda _request: ObjectFault.LATE
+    with pytest.raises(StorageWriteFailed, match="not stored within 60000 ms: putting wal/"):
+        engine.commit(group_of(1, size=99), sync=True)
+    engine.upkeep.heartbeat()
+    assert engine.is_current()
+    cluster.object_fault = lambda _request: ObjectFault.NONE
+    cluster.run_late()
+    store(engine, group_of(1))
+    assert 2 == entry_count(engine)
+    assert 2 == entry_count(cluster.own())
+
+
+def test_missing_object_is_asked_for_again_and_never_skipped() -> None:
+    cluster = ModelCluster(limits=OBJECTS, cached=False)
+    engine = cluster.own()
+    store(engine, group_of(0))
+    cluster.object_fault = once(ObjectFault.MISSING, "get")
+    assert [payload(0)] == engine.read(7, 0, 0, 100)
+
+    began_ms = cluster.bucket.now_ms
+    cluster.object_fault = lambda _request: ObjectFault.MISSING
+    with pytest.raises(StorageError, match="there is no object wal/") as raised:
+        engine.read(7, 0, 0, 100)
+    assert not isinstance(raised.value, EntryMissing)
+    assert MISSING_MS <= cluster.bucket.now_ms - began_ms
+    with pytest.raises(StorageError, match="cannot be read: there is no object"):
+        cluster.own()
+
+
+def damage(cluster: ModelCluster, at: int) -> None:
+    ((key, data),) = cluster.bucket.objects.items()
+    damaged = bytearray(data)
+    damaged[at] ^= 1
+    cluster.bucket.objects[key] = bytes(damaged)
+
+
+def test_damaged_block_is_an_error_that_names_it() -> None:
+    cluster = ModelCluster(limits=OBJECTS, cached=False)
+    engine = cluster.own()
+    store(engine, group_of(0))
+    damage(cluster, 80)
+    with pytest.raises(EntryCorrupt, match=r"entry 7:0: wal/.*-0, position 42: the block has"):
+        engine.read(7, 0, 0, 100)
+
+
+def test_damaged_footer_ends_a_takeover() -> None:
+    cluster = ModelCluster(limits=OBJECTS)
+    store(cluster.own(), group_of(0))
+    damage(cluster, -10)
+    with pytest.raises(LogCorrupt, match="checksum"):
+        cluster.own()
+
+
+def test_heartbeat_keeps_the_owner_current(cluster: ModelCluster) -> None:
+    engine = cluster.own()
+    for _ in range(5):
+        cluster.bucket.now_ms += CURRENT_MS - 1
+        assert engine.is_current()
+        engine.upkeep.heartbeat()
+    cluster.bucket.now_ms += CURRENT_MS
+    assert not engine.is_current()
+    engine.upkeep.heartbeat()
+    assert engine.is_current()
+
+
+def test_takeover_shows_that_the_owner_lives(cluster: ModelCluster) -> None:
+    engine = cluster.own()
+    store(engine, *map(group_of, range(5)))
+    calls: list[str] = []
+
+    def slow(call: str) -> DatabaseFault:
+        calls.append(call)
+        cluster.bucket.now_ms += 1500
+        return DatabaseFault.NONE
+
+    cluster.database_fault = slow
+    engine = cluster.own()
+    assert engine.is_current()
+    assert 2 <= calls.count("commit")
+
+
+def test_resident_read_makes_no_request() -> None:
+    cluster = ModelCluster(limits=OBJECTS)
+    engine = cluster.own()
+    store(engine, group_of(0), group_of(1))
+    cluster.objects.requests.clear()
+    assert [payload(0), payload(1)] == engine.read_resident(7, 0, 1, 1000)
+    assert [] == cluster.objects.requests
+
+    engine = cluster.own()
+    assert engine.read_resident(7, 0, 1, 1000) is None
+    engine.read(7, 0, 1, 1000)
+    assert [payload(0), payload(1)] == engine.read_resident(7, 0, 1, 1000)
+
+
+def test_neighbouring_blocks_are_one_request() -> None:
+    cluster = ModelCluster(limits=OBJECTS, cached=False)
+    engine = cluster.own()
+    size = 400_000
+    group = CommitGroup(entries=[(7, number, payload(number, size)) for number in range(6)])
+    store(engine, group)
+    cluster.objects.requests.clear()
+    assert [payload(n, size) for n in range(1, 6)] == engine.read(7, 1, 5, 10 * size)
+    assert ["get"] == [request for request, _ in cluster.objects.requests]
+
+
+def test_database_that_is_away_at_the_end_does_not_hold_up_a_close(cluster: ModelCluster) -> None:
+    engine = cluster.own()
+    store(engine, group_of(0))
+    cluster.bucket.now_ms += CURRENT_MS
+    cluster.database_fault = lambda _call: DatabaseFault.AWAY
+    engine.close()
+    cluster.database_fault = lambda _call: DatabaseFault.NONE
+    assert 1 == entry_count(cluster.own())
+
+
+def test_limit_that_the_database_refuses_is_an_error() -> None:
+    with pytest.raises(ValueError, match="inline_group_bytes_max: expected at most"):
+        ModelCluster(limits=WalLimits(inline_group_bytes_max=1 << 20)).own()
+
+
+# Garbage
+
+
+def bucket_is_referenced(cluster: ModelCluster) -> bool:
+    return set(cluster.bucket.objects) == cluster.referenced()
+
+
+def rest(cluster: ModelCluster, engine: ClusterEngine) -> None:
+    """Let the upkeep end all its work."""
+    for _ in range(20):
+        cluster.bucket.now_ms += 31_000
+        engine.upkeep.heartbeat()
+        engine.upkeep.step()
+
+
+def test_dropped_ledgers_leave_nothing(cluster: ModelCluster) -> None:
+    engine = cluster.own()
+    store(engine, *map(group_of, range(20)), CommitGroup(drops=[7]))
+    rest(cluster, engine)
+    assert {} == cluster.bucket.objects
+    assert [] == [*cluster.tables.groups()]
+    assert -1 == cluster.own().last_entry(7)
+
+
+def test_inline_bytes_are_collected_into_an_object() -> None:
+    cluster = ModelCluster()
+    engine = cluster.own()
+    store(engine, group_of(0, ledger_id=8), *map(group_of, range(20)))
+    assert {} == cluster.bucket.objects
+    rest(cluster, engine)
+
+    assert 1 == len(cluster.bucket.objects)
+    assert bucket_is_referenced(cluster)
+    assert 20 == entry_count(engine)
+    engine = cluster.own()
+    assert 20 == entry_count(engine)
+    assert [payload(0)] == engine.read(8, 0, 9, 100)
+
+
+def test_survivors_of_dead_objects_are_written_again() -> None:
+    cluster = ModelCluster(limits=OBJECTS, garbage=GarbageLimits(dead_bytes_min=0, settle_ms=0))
+    engine = cluster.own()
+    for number in range(10):
+        group = group_of(number)
+        group.entries.append((8, number, payload(number, 4000)))
+        store(engine, group)
+    store(engine, CommitGroup(drops=[8]))
+    rest(cluster, engine)
+
+    assert 1 == len(cluster.bucket.objects)
+    assert bucket_is_referenced(cluster)
+    assert 10 == entry_count(engine)
+    assert 10 == entry_count(cluster.own())
+
+
+def test_small_blocks_are_merged() -> None:
+    cluster = ModelCluster(limits=OBJECTS)
+    engine = cluster.own()
+    for number in range(30):
+        store(engine, CommitGroup(entries=[(ledger, number, b"x") for ledger in range(3)]))
+    rest(cluster, engine)
+    for each in (engine, engine := cluster.own()):
+        assert 3 == each._log.ask(lambda index: index.block_count)
+        assert [b"x"] * 30 == each.read(2, 0, 29, 1000)
+    written = engine.upkeep.rewritten_bytes
+    rest(cluster, engine)
+    assert written == engine.upkeep.rewritten_bytes, "what is merged is not written again"
+    assert bucket_is_referenced(cluster)
+
+
+def test_move_of_a_ledger_that_is_dropped_meanwhile_changes_nothing() -> None:
+    cluster = ModelCluster(limits=OBJECTS)
+    engine = cluster.own()
+    for number in range(30):
+        store(engine, CommitGroup(entries=[(7, number, payload(number))]))
+
+    def drop(request: str) -> ObjectFault:
+        if request == "put":
+            cluster.object_fault = lambda _request: ObjectFault.NONE
+            store(engine, CommitGroup(drops=[7]))
+        return ObjectFault.NONE
+
+    cluster.object_fault = drop
+    engine.upkeep.step()
+    assert -1 == engine.last_entry(7)
+    engine = cluster.own()
+    assert -1 == engine.last_entry(7)
+    rest(cluster, engine)
+    assert {} == cluster.bucket.objects
+
+
+def test_late_put_of_a_fenced_owner_is_swept() -> None:
+    cluster = ModelCluster(limits=OBJECTS)
+    old = cluster.own()
+    store(old, group_of(0))
+    cluster.object_fault = once(ObjectFault.LATE)
+    cluster.database_fault = lambda call: (
+        DatabaseFault.LOST if call == "commit" else DatabaseFault.NONE
+    )
+    new = cluster.own()
+    with pytest.raises(SyncFailed):
+        old.commit(group_of(1), sync=True)
+    cluster.database_fault = lambda _call: DatabaseFault.NONE
+    cluster.run_late()
+    assert not bucket_is_referenced(cluster)
+    rest(cluster, new)
+    assert not bucket_is_referenced(cluster), "a PUT may come late for 15 minutes"
+    rest(cluster, new)
+    assert bucket_is_referenced(cluster)
+    assert 1 == entry_count(new)
+
+
+def test_second_put_of_a_slow_one_leaves_nothing() -> None:
+    cluster = ModelCluster(limits=OBJECTS)
+    engine = cluster.own()
+    cluster.object_fault = once(ObjectFault.SLOW)
+    store(engine, group_of(0))
+    assert 1 == engine.writer.hedges
+    assert 1000 > cluster.bucket.now_ms
+    cluster.bucket.now_ms += 10_000
+    cluster.objects.wait((), 1)
+    assert 2 == len(cluster.bucket.objects)
+    for _ in range(3):
+        rest(cluster, engine)
+    assert bucket_is_referenced(cluster)
+    assert 1 == entry_count(engine)
+
+
+def test_failed_deletion_is_repeated() -> None:
+    cluster = ModelCluster(limits=OBJECTS)
+    engine = cluster.own()
+    store(engine, group_of(0), CommitGroup(drops=[7]))
+    cluster.object_fault = once(ObjectFault.FAILED, "delete")
+    engine.upkeep.store_index()
+    engine.upkeep.step()
+    assert 1 == len(cluster.bucket.objects)
+    engine.upkeep.step()
+    assert {} == cluster.bucket.objects
