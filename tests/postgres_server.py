@@ -76,6 +76,18 @@ class PostgresServer:
             "--locale=C", f"--pgdata={self.data}",
         )  # fmt: skip
 
+    def initialise_standby(self, primary: "PostgresServer", name: str) -> None:
+        """Make the data folder of a standby of a running server, which follows it by a name."""
+        source = f"host={primary.folder} user={USER} application_name={name}"
+        self.run(
+            "pg_basebackup", "--no-sync", "--checkpoint=fast", "--write-recovery-conf",
+            f"--dbname={source}", f"--pgdata={self.data}",
+        )  # fmt: skip
+
+    def promote(self) -> None:
+        """Make a standby the primary server."""
+        self.run("pg_ctl", "promote", "-D", str(self.data), *_WAIT)
+
     def start(self, **settings: str) -> None:
         """Start the server and wait until it accepts connections."""
         options = {**SETTINGS, "unix_socket_directories": str(self.folder), **settings}
