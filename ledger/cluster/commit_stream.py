@@ -11,6 +11,7 @@ Must not know: what a change means, SQL.
 another one has fenced it, nothing is lost by waiting. `stop` ends the wait.
 """
 
+import logging
 from collections.abc import Callable
 from threading import Event
 from typing import Final
@@ -20,12 +21,15 @@ from kledger.ledger.cluster.database import (
     Change,
     ClusterDatabase,
     CommitsLost,
+    DatabaseError,
     DatabaseUnavailable,
     GroupId,
     SessionFenced,
     SessionId,
     UnknownOutcome,
 )
+
+logger = logging.getLogger(__name__)
 
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Before the second, third ... try while the database is away; the last one repeats."""
@@ -70,7 +74,8 @@ class CommitStream:
         self._now_ms = now_ms
         self._stopped = Event()
         self._wait_s = wait_s or self._stopped.wait
-        self._ended: SessionFenced | CommitsLost | None = None
+        self.ended: SessionFenced | CommitsLost | None = None
+        """Why nothing can be committed any more."""
 
     def commit(self, change: Change) -> GroupId:
         """Commit a change; return its id, which is that of its group, if it has one.
@@ -79,12 +84,12 @@ class CommitStream:
             SessionFenced, CommitsLost: nothing of it is there; so does every later call.
             StreamStopped: it may be there.
         """
-        if self._ended is not None:
-            raise type(self._ended)(str(self._ended))
+        if self.ended is not None:
+            raise type(self.ended)(str(self.ended))
         try:
             return self._commit(change)
         except (SessionFenced, CommitsLost) as error:
-            self._ended = error
+            self.ended = error
             raise
 
     def stop(self) -> None:
@@ -97,10 +102,11 @@ class CommitStream:
             seq, sent_at_ms = self._seq + 1, self._now_ms()
             try:
                 self._database.commit(self.session, seq, change)
-            except DatabaseUnavailable:
-                self._pause(tries)
+            except DatabaseUnavailable as error:
+                self._pause(tries, error)
                 tries += 1
-            except UnknownOutcome:
+            except UnknownOutcome as error:
+                logger.info("the outcome of commit %s is to be settled: %s", seq, error)
                 if self._settle(seq):
                     return GroupId(self.epoch, seq)
             else:
@@ -116,14 +122,16 @@ class CommitStream:
             barrier, sent_at_ms = barrier + 1, self._now_ms()
             try:
                 last = self._database.barrier(self.session, confirmed=confirmed, seq=barrier)
-            except (DatabaseUnavailable, UnknownOutcome):
-                self._pause(tries)
+            except (DatabaseUnavailable, UnknownOutcome) as error:
+                self._pause(tries, error)
                 tries += 1
             else:
                 self._seq, self.answered_at_ms = barrier, sent_at_ms
                 return last == unknown
 
-    def _pause(self, tries: int) -> None:
+    def _pause(self, tries: int, error: DatabaseError) -> None:
         """Wait before the next try. Raises StreamStopped."""
+        if tries == 0:
+            logger.warning("commits wait for the database: %s", error)
         if self._wait_s(PAUSES_S[min(tries, len(PAUSES_S) - 1)]):
             raise StreamStopped("the stream of commits was stopped while the database was away")

@@ -56,6 +56,8 @@ PATIENCE_MS: Final = 30_000
 """After that a statement without an answer counts as lost: its server may have been replaced by
 another one without a word. The wait for a standby that is away may be as long; it goes on in the
 barrier."""
+READ_PATIENCE_MS: Final = 5_000
+"""The same for statements that change nothing, and so wait for no standby."""
 SERVER_SETTINGS: Final = {
     "application_name": "kledger",
     "client_connection_check_interval": "5s",  # ends statements whose client has gone
@@ -194,7 +196,7 @@ class PostgresDatabase:
 
     def _read(self, text: str, *arguments: object) -> list[Any]:
         try:
-            return self._run(self._others.fetch(text, *arguments))
+            return self._run(self._others.fetch(text, *arguments, patience_ms=READ_PATIENCE_MS))
         except UnknownOutcome as error:  # it changes nothing
             raise DatabaseUnavailable(str(error)) from error
 
@@ -220,16 +222,22 @@ class _Connection:
         self._has_warned = False
         self._is_closed = False
 
-    async def fetch(self, text: str, *arguments: object) -> list[Any]:
+    async def fetch(
+        self, text: str, *arguments: object, patience_ms: int = PATIENCE_MS
+    ) -> list[Any]:
         """Run one statement; return its rows. Raises as `use`."""
 
         async def fetch(connection: Any) -> list[Any]:
             found: list[Any] = await connection.fetch(text, *arguments)
             return found
 
-        return await self.use(fetch)
+        return await self.use(fetch, patience_ms)
 
-    async def use(self, work: Callable[[Any], Coroutine[Any, Any, Result]]) -> Result:
+    async def use(
+        self,
+        work: Callable[[Any], Coroutine[Any, Any, Result]],
+        patience_ms: int = PATIENCE_MS,
+    ) -> Result:
         """Run statements that belong together.
 
         Raises:
@@ -239,7 +247,7 @@ class _Connection:
         async with self._lock:
             connection = await self._connected()
             self._has_warned = False
-            patience = self._timers.call_after(PATIENCE_MS, connection.terminate)
+            patience = self._timers.call_after(patience_ms, connection.terminate)
             try:
                 result = await work(connection)
             except Exception as error:
