@@ -11,26 +11,20 @@ Rule: a page is made in one tick of the event loop, so its numbers are of one mo
 Must not know: the meaning of metrics, the reasons of a stop.
 """
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
 
 from aiohttp import web
 
 from kledger.admin.access import AdminAccess, Admission
 from kledger.admin.exposition import Exposition
+from kledger.admin.listener import AdminListener
 from kledger.ledger import StorageFault, StorageHealth
 from kledger.runtime.metrics import Metrics
 
-CONNECTIONS_MAX: Final = 100
-"""Connections at a time; further ones are closed at once."""
-KEEP_ALIVE_S: Final = 75.0
-"""How long a connection may be idle between two requests."""
 
-
-class AdminServer:
-    """One listener."""
+class AdminServer(AdminListener):
+    """The listener of a server that serves clients."""
 
     def __init__(
         self,
@@ -55,37 +49,7 @@ class AdminServer:
         app = web.Application()
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
-        self._listener: asyncio.Server | None = None
-
-    async def start(self, host: str, port: int, *, is_reserved: bool = False) -> tuple[str, int]:
-        """Accept connections; return the address.
-
-        Args:
-            host: where to listen.
-            port: 0: any free one.
-            is_reserved: the parent of workers keeps the port bound.
-
-        Raises:
-            OSError: the address is in use or not ours.
-        """
-        await self._runner.setup()
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._accept, host, port, reuse_port=is_reserved)
-        host, port, *_ = self._listener.sockets[0].getsockname()
-        return host, port
-
-    async def stop(self) -> None:
-        """Close the listener and its connections. May be repeated."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        await self._runner.cleanup()
-
-    def _accept(self) -> asyncio.BaseProtocol:
-        server = self._runner.server
-        assert server is not None, "accepting before the start"
-        return server() if len(server.connections) < CONNECTIONS_MAX else _RejectedConnection()
+        super().__init__(app)
 
     async def _admit(self, request: web.Request, *, is_audited: bool = True) -> Admission:
         if self._access is None:
@@ -126,11 +90,3 @@ def _line(fault: StorageFault) -> str:
         for ms in (fault.first_ms, fault.last_ms)
     )
     return f"{fault.kind}: {fault.count} times from {first} to {last}, last: {fault.what}"
-
-
-class _RejectedConnection(asyncio.Protocol):
-    """A connection beyond CONNECTIONS_MAX."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        transport.close()

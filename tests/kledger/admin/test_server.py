@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-import kledger.admin.server
+import kledger.admin.listener
 from kledger.admin.access import AdminAccess
 from kledger.admin.server import AdminServer
 from kledger.ledger import LedgerStore, StorageHealth
@@ -168,7 +168,7 @@ async def test_without_rules_everybody_sees_the_metrics_but_a_wrong_login_does_n
 async def test_a_connection_too_many_is_closed_and_the_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kledger.admin.server, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(kledger.admin.listener, "CONNECTIONS_MAX", 1)
     async with running(Metrics(), Switch()) as url:
         host, _, port = url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
