@@ -67,9 +67,9 @@ async def test_deletion_lag_none_or_negative_is_never(
 ) -> None:
     ml = await five(store, tier, deletion_lag_ms=lag_ms)
     await offload_all(ml)
-    clock.advance(1 << 40)
+    clock.advance(1 << 40)  # the ledger that is open may be closed because of its age
     assert () == await ml.delete_due_primaries()
-    assert [False, False, False] == primary_deleted(ml)
+    assert not any(primary_deleted(ml))
 
 
 async def test_deletion_of_primaries_leaves_out_ledgers_without_a_copy(
