@@ -45,6 +45,7 @@ _CODES = ErrorTable(
         topics_errors.InvalidNamespaceName: ErrorCode.INVALID_TOPIC_EXCEPTION,  # no API has one
         topics_errors.NamespaceAlreadyExists: ErrorCode.TOPIC_ALREADY_EXISTS,  # likewise
         topics_errors.NamespaceNotDeletable: ErrorCode.POLICY_VIOLATION,  # likewise
+        topics_errors.TooManyCursors: ErrorCode.POLICY_VIOLATION,
         topics_errors.TooManyNamespaces: ErrorCode.POLICY_VIOLATION,
         topics_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
         topics_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
