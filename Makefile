@@ -84,13 +84,15 @@ proto: setup ## Make the Python code of native/proto anew, after a change of the
 test: lint setup-peers ## Everything that is checked before a change lands.
 	$(BIN)/python -m pytest $(SPREAD) -m "not slow" tests
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) -m "not slow" compat_tests)
+	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) -m "workers and not slow" --workers 2 compat_tests)
 
 test-all: lint setup-peers ## The same with everything that is slow, and the coverage.
 	HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered tests
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) compat_tests)
+	$(if $(COMPAT),$(MAKE) --no-print-directory test-workers)
 
-test-workers: setup-peers ## The clients of `make test` against a server with two workers.
-	$(BIN)/python -m pytest $(SPREAD) -m "not slow" --workers 2 compat_tests
+test-workers: setup-peers ## The clients of `make test` against a server with two workers, and crashes of these.
+	$(BIN)/python -m pytest $(SPREAD) -m "workers or not slow" --workers 2 compat_tests
 
 mutants: setup ## Plant mistakes in MODULE=topics.partition.producer_state (or in thirteen modules), count what tests catch.
 	$(BIN)/python -m tests.mutation $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(OWN),--own) \

@@ -54,6 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marks, fetch the peers, and write the page at the end (for kledger only)."""
     config.addinivalue_line("markers", "slow: not in the quick part")
+    config.addinivalue_line(
+        "markers", "workers(reason): make test repeats it with two workers, as leadership matters"
+    )
     config.addinivalue_line("markers", "peer(name): the client a module is about")
     config.addinivalue_line("markers", "feature(text): what the test tries, a row of the page")
     try:

@@ -104,6 +104,7 @@ async def test_round_trip_gives_back_the_same(bootstrap: str, topic: str, codec:
     assert list(range(len(records))) == [record.offset for record in received]
 
 
+@pytest.mark.workers("partitions of several leaders")
 @pytest.mark.feature("idempotent producer")
 async def test_idempotent_producer_keeps_order(bootstrap: str, make_topic: MakeTopic) -> None:
     name, records = make_topic(partitions=3), samples(200)
@@ -141,6 +142,7 @@ async def test_group_resumes_behind_the_commit(bootstrap: str, topic: str, group
     assert records[40:] == [as_sample(record) for record in received]
 
 
+@pytest.mark.workers("the coordinator of its group may lead none of its partitions")
 @pytest.mark.feature("group: two members share, one takes over")
 async def test_group_rebalances_between_two(
     bootstrap: str, make_topic: MakeTopic, group: str
@@ -178,6 +180,7 @@ async def test_offsets_by_timestamp_find_the_record(bootstrap: str, topic: str) 
         assert await consumer.offsets_for_times({place: late}) == {place: None}
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("admin: create, describe, delete topics; add partitions")
 async def test_admin_manages_topics(bootstrap: str, topic: str) -> None:
     async with administering(bootstrap) as admin:
@@ -222,6 +225,7 @@ async def test_admin_deletes_records(bootstrap: str, topic: str) -> None:
         assert (await receive(consumer, 1))[0].offset == 10
 
 
+@pytest.mark.workers("the coordinator of its group may lead none of its partitions")
 @pytest.mark.feature("admin: list and describe groups, their offsets")
 async def test_admin_describes_a_group(bootstrap: str, topic: str, group: str) -> None:
     async with producing(bootstrap) as producer:

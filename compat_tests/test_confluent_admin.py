@@ -46,6 +46,7 @@ def only(futures: dict[Any, Any]) -> Any:
     return future.result(WAIT_S)
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("admin: create, describe, delete topics; add partitions")
 def test_admin_manages_topics(admin: AdminClient, topic: str) -> None:
     new = NewTopic(topic, num_partitions=2, replication_factor=1)
@@ -97,6 +98,7 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str]:
     return {name: entry.value for name, entry in described.items()}
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("admin: describe broker config and cluster")
 def test_admin_describes_the_brokers(admin: AdminClient, server: ServerProcess) -> None:
     cluster = admin.describe_cluster().result(WAIT_S)
@@ -107,6 +109,7 @@ def test_admin_describes_the_brokers(admin: AdminClient, server: ServerProcess) 
         assert described["auto.create.topics.enable"].value == "true"
 
 
+@pytest.mark.workers("partitions of several leaders")
 @pytest.mark.feature("admin: delete records, list offsets")
 def test_admin_deletes_records(admin: AdminClient, bootstrap: str, make_topic: MakeTopic) -> None:
     name = make_topic()

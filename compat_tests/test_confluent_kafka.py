@@ -135,6 +135,7 @@ def test_round_trip_gives_back_the_same(
     assert list(range(len(records))) == [message.offset() for message in received]
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("a topic made by the first record sent to it")
 def test_producing_makes_the_topic(bootstrap: str, topic: str, group: str) -> None:
     records = samples(10)
@@ -154,6 +155,7 @@ def test_weaker_acknowledgement_stores_records(
         assert records == [as_sample(message) for message in receive(consumer, 50)]
 
 
+@pytest.mark.workers("partitions of several leaders")
 @pytest.mark.feature("idempotent producer, several batches in flight")
 def test_idempotent_producer_keeps_order(bootstrap: str, make_topic: MakeTopic, group: str) -> None:
     topic, records = make_topic(partitions=3), samples(500)
@@ -210,6 +212,7 @@ def test_group_resumes_behind_the_commit(bootstrap: str, make_topic: MakeTopic, 
     assert records[40:] == [as_sample(message) for message in received]
 
 
+@pytest.mark.workers("the coordinator of its group may lead none of its partitions")
 @pytest.mark.feature("group: two members share, one takes over ({strategy})")
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_group_rebalances_between_two(
@@ -252,6 +255,7 @@ def test_static_member_keeps_its_partitions(
             assert again.assignment() == held
 
 
+@pytest.mark.workers("partitions of several leaders")
 @pytest.mark.feature("offsets: beginning, end, by timestamp")
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_offsets_by_timestamp_find_the_record(

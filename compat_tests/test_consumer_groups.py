@@ -64,6 +64,7 @@ def test_member_reads_commits_and_continues(
 
 
 @LIBRDKAFKA
+@pytest.mark.workers("the coordinator of its group may lead none of its partitions")
 @pytest.mark.feature("consumer protocol: members share partitions, and take over from each other")
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_share_partitions(
@@ -97,6 +98,7 @@ def test_expression_sees_new_topics(bootstrap: str, topic: str, group: str) -> N
 
 
 @LIBRDKAFKA
+@pytest.mark.workers("the coordinator of its group may lead none of its partitions")
 @pytest.mark.feature("consumer protocol: a static member comes back to its partitions")
 def test_static_member_comes_back(bootstrap: str, make_topic: MakeTopic, group: str) -> None:
     name = make_topic(partitions=4)

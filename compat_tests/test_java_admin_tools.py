@@ -67,6 +67,7 @@ def test_features_tool_describes_levels(java: Tool, bootstrap: str) -> None:
     assert "transaction.version" in printed
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("metadata-quorum: status, replication")
 def test_quorum_tool_shows_one_voter(java: Tool, bootstrap: str) -> None:
     flags = ("--bootstrap-server", bootstrap, "describe")
@@ -76,6 +77,7 @@ def test_quorum_tool_shows_one_voter(java: Tool, bootstrap: str) -> None:
     assert "Leader" in replication.splitlines()[1]
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("reassign-partitions: execute, verify, list")
 def test_reassign_tool_has_nothing_to_move(
     java: Tool, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
@@ -111,6 +113,7 @@ def test_acls_tool_reports_that_there_is_no_authorizer(java: Tool, bootstrap: st
     java(tool, "--bootstrap-server", bootstrap, "--list", expect=1)
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("configs: a group, and what limits it")
 def test_configs_tool_alters_a_group(java: Tool, bootstrap: str) -> None:
     name = "group-with-settings"

@@ -55,6 +55,7 @@ def test_broker_api_versions_lists_usable_apis(java: Tool, bootstrap: str) -> No
     assert "UNKNOWN" not in printed
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("topics: create, list, describe, add partitions, delete")
 def test_topics_tool_manages_a_topic(java: Tool, bootstrap: str, topic: str) -> None:
     def topics(*arguments: str) -> str:
@@ -294,6 +295,7 @@ def test_delete_records_tool_moves_the_start(
     assert "low_watermark: 12" in java(f"{TOOLS}.DeleteRecordsCommand", *flags)
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("log-dirs: describe")
 def test_log_dirs_tool_shows_the_size(java: Tool, bootstrap: str, make_topic: MakeTopic) -> None:
     name = make_topic()
@@ -307,6 +309,7 @@ def test_log_dirs_tool_shows_the_size(java: Tool, bootstrap: str, make_topic: Ma
     assert partition["size"] > 0
 
 
+@pytest.mark.workers("partitions of several leaders")
 @pytest.mark.feature("producer and consumer performance tests")
 def test_performance_tools_move_records(java: Tool, bootstrap: str, make_topic: MakeTopic) -> None:
     name, count = make_topic(partitions=2), 20_000

@@ -114,6 +114,7 @@ def test_weaker_acknowledgement_stores_records(bootstrap: str, topic: str, acks:
         assert records == [as_sample(r) for r in receive(consumer, len(records))]
 
 
+@pytest.mark.workers("partitions of several leaders")
 @pytest.mark.feature("idempotent producer")
 def test_idempotent_producer_keeps_order(bootstrap: str, make_topic: MakeTopic) -> None:
     name, records = make_topic(partitions=3), samples(200)
@@ -188,6 +189,7 @@ def test_offset_of_the_largest_timestamp(
     assert (found.offset, found.timestamp) == (9, records[-1].timestamp_ms)
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("admin: create, describe, delete topics; add partitions")
 def test_admin_manages_topics(admin: KafkaAdminClient, topic: str) -> None:
     admin.create_topics({topic: {"num_partitions": 2, "replication_factor": 1}})
@@ -225,6 +227,7 @@ def test_admin_deletes_records(bootstrap: str, topic: str, admin: KafkaAdminClie
         assert receive(consumer, 1)[0].offset == 10
 
 
+@pytest.mark.workers("the coordinator of its group may lead none of its partitions")
 @pytest.mark.feature("admin: list, describe, reset and delete groups")
 def test_admin_manages_a_group(
     bootstrap: str, topic: str, group: str, admin: KafkaAdminClient
@@ -244,6 +247,7 @@ def test_admin_manages_a_group(
     assert group not in [listed["group_id"] for listed in admin.list_groups()]
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("admin: describe cluster and log folders")
 def test_admin_describes_the_cluster(
     admin: KafkaAdminClient, server: ServerProcess, make_topic: MakeTopic

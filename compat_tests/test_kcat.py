@@ -45,6 +45,7 @@ def test_json_output_shows_every_part(kcat: Tool, bootstrap: str, make_topic: Ma
         assert shown.get("headers", []) == pairs
 
 
+@pytest.mark.workers("changed at one broker, seen at another")
 @pytest.mark.feature("metadata list")
 def test_list_shows_topic_and_brokers(
     kcat: Tool, server: ServerProcess, make_topic: MakeTopic

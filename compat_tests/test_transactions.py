@@ -24,6 +24,7 @@ def committed_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
         return [bytes(one.value() or b"") for one in receive(consumer, count)]
 
 
+@pytest.mark.workers("coordinator and leaders are different brokers")
 @pytest.mark.peer("confluent-kafka")
 @pytest.mark.feature("transactions: commit, abort, offsets of a group")
 def test_confluent_transactions(bootstrap: str, make_topic: MakeTopic, group: str) -> None:
@@ -46,6 +47,37 @@ def test_confluent_transactions(bootstrap: str, make_topic: MakeTopic, group: st
     assert 3 == found.offset
 
 
+@pytest.mark.workers("partitions of several leaders in one transaction")
+@pytest.mark.peer("confluent-kafka")
+@pytest.mark.feature("transactions over several partitions and groups")
+def test_a_transaction_is_whole_over_partitions_and_groups(
+    bootstrap: str, make_topic: MakeTopic, group: str
+) -> None:
+    topic, partitions = make_topic(partitions=4), range(4)
+    places = [TopicPartition(topic, each, 7) for each in partitions]
+    members = [
+        Consumer({"bootstrap.servers": bootstrap, "group.id": f"{group}-{each}"})
+        for each in partitions
+    ]
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(WAIT_S)
+    for number, is_commit in enumerate((True, False, True, False)):
+        producer.begin_transaction()
+        for each in partitions:
+            producer.produce(topic, b"%d" % number, partition=each)
+        if number in {1, 2}:
+            for member in members:
+                metadata = member.consumer_group_metadata()
+                producer.send_offsets_to_transaction(places[number:], metadata, WAIT_S)
+        (producer.commit_transaction if is_commit else producer.abort_transaction)(WAIT_S)
+    assert sorted([b"0", b"2"] * 4) == sorted(committed_values(bootstrap, topic, 8))
+    for member in members:
+        found = member.committed([TopicPartition(topic, each) for each in partitions], WAIT_S)
+        assert [-1001, -1001, 7, 7] == [each.offset for each in found]
+        member.close()
+
+
+@pytest.mark.workers("coordinator and leaders are different brokers")
 @pytest.mark.peer("aiokafka")
 @pytest.mark.feature("transactions: commit and abort")
 async def test_aiokafka_transactions(bootstrap: str, make_topic: MakeTopic) -> None:
@@ -61,6 +93,7 @@ async def test_aiokafka_transactions(bootstrap: str, make_topic: MakeTopic) -> N
             assert [b"a", b"c"] == [(await consumer.getone()).value for _ in range(2)]
 
 
+@pytest.mark.workers("coordinator and leaders are different brokers")
 @pytest.mark.peer("kafka-python")
 @pytest.mark.feature("transactions: commit and abort")
 def test_kafka_python_transactions(bootstrap: str, make_topic: MakeTopic) -> None:
@@ -83,6 +116,7 @@ def test_kafka_python_transactions(bootstrap: str, make_topic: MakeTopic) -> Non
     consumer.close()
 
 
+@pytest.mark.workers("coordinator and leaders are different brokers")
 @pytest.mark.peer("kafka-java-tools")
 @pytest.mark.feature("producer-perf-test with transactions, transaction.version 2")
 def test_java_producer_commits(java: Tool, bootstrap: str, make_topic: MakeTopic) -> None:
@@ -97,6 +131,7 @@ def test_java_producer_commits(java: Tool, bootstrap: str, make_topic: MakeTopic
     assert count == len(committed_values(bootstrap, topic, count))
 
 
+@pytest.mark.workers("coordinator and leaders are different brokers")
 @pytest.mark.peer("kafka-java-tools")
 @pytest.mark.feature("transactions tool: list, describe, producers, abort a hanging one")
 def test_java_transactions_tool(java: Tool, bootstrap: str, make_topic: MakeTopic) -> None:

@@ -189,6 +189,7 @@ async def test_what_kafka_writes_is_read_record_by_record(
         ]
 
 
+@pytest.mark.workers("native clients are led to each leader")
 async def test_header_names_that_are_no_text_come_through(
     bootstrap: str, native_url: str, make_topic: MakeTopic
 ) -> None:
@@ -239,6 +240,7 @@ def native_sample(index: int) -> Sample:
     )
 
 
+@pytest.mark.workers("native clients are led to each leader")
 @pytest.mark.feature("reads what was written natively: properties as headers, event time, offsets")
 @pytest.mark.parametrize("read", READERS)
 async def test_what_is_written_natively_is_read_by_kafkas_clients(
@@ -273,6 +275,7 @@ def by_offset(seen: Seen) -> int:
     return seen.offset
 
 
+@pytest.mark.workers("native clients are led to each leader")
 @pytest.mark.peer("confluent-kafka")
 @pytest.mark.feature("a key goes to the same partition from a native producer")
 async def test_both_facades_put_a_key_into_one_partition(
@@ -353,6 +356,7 @@ async def test_commits_and_cursors_do_not_influence_each_other(
         assert count == (await client.subscription_stats(topic, group)).backlog
 
 
+@pytest.mark.workers("native clients are led to each leader")
 @pytest.mark.peer("confluent-kafka")
 @pytest.mark.feature("records that DeleteRecords removed reach no native subscription")
 async def test_deleted_records_reach_no_subscription(
@@ -385,6 +389,7 @@ async def test_terminated_topic_refuses_kafkas_producers(
     assert len(RECORDS) == len(await read_confluent(bootstrap, topic, len(RECORDS)))
 
 
+@pytest.mark.workers("native clients are led to each leader")
 @pytest.mark.peer("confluent-kafka")
 @pytest.mark.feature("of transactions, native consumers and readers see what is committed")
 async def test_native_clients_see_what_is_committed(
