@@ -55,7 +55,7 @@ def producer_options(bootstrap: str, group: str) -> dict[str, Any]:
     """The same about the producer."""
     return {
         "bootstrap_servers": bootstrap,
-        "transactional_id": group,
+        "transactional_id": f"{group}-producer",
         "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
     }
 

@@ -9,10 +9,12 @@ which live through it all, end with every record delivered exactly once.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import threading
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -27,6 +29,9 @@ LOAD_S_MIN, LOAD_S_MAX = 0.05, 1.5
 GROUP = "crash-group"
 LOG = logging.getLogger("crash")
 
+Victim: TypeAlias = int | str
+"""The number of a worker, or "all"."""
+
 
 @pytest.mark.feature("3 kills under load: nothing acknowledged is lost")
 def test_row_132_few_kills_lose_nothing(pytestconfig: pytest.Config, tmp_path: Path) -> None:
@@ -35,6 +40,7 @@ def test_row_132_few_kills_lose_nothing(pytestconfig: pytest.Config, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.workers("one broker ends, and others go on")
 @pytest.mark.feature("20 kills under load ({durability}): nothing acknowledged is lost")
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 def test_row_132_many_kills_lose_nothing(
@@ -55,7 +61,8 @@ def crash_server(config: pytest.Config, folder: Path, durability: str) -> Server
     """Build a server of its own, with the settings of the shared one."""
     if config.getoption("--server") == "kafka":
         return ApacheKafkaServer(folder, settings=SETTINGS)
-    return KledgerServer(folder, durability=durability, settings=SETTINGS)
+    workers = int(config.getoption("--workers"))
+    return KledgerServer(folder, durability=durability, settings=SETTINGS, workers=workers)
 
 
 def run_kills(server: ServerProcess, *, kills: int, seed: int) -> None:
@@ -63,6 +70,7 @@ def run_kills(server: ServerProcess, *, kills: int, seed: int) -> None:
     LOG.warning("--crash-seed %d", seed)
     moments = random.Random(seed)
     places = [(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
+    victims = itertools.cycle(server_victims(server))
     with server:
         for topic in TOPICS:
             create_topic(server.bootstrap, topic, PARTITIONS, {})
@@ -77,9 +85,10 @@ def run_kills(server: ServerProcess, *, kills: int, seed: int) -> None:
         checker = LogChecker(server.bootstrap, GROUP, places)
         for number in range(1, kills + 1):
             threading.Event().wait(moments.uniform(LOAD_S_MIN, LOAD_S_MAX))
-            records, commits, restart_s = kill_and_restart(server, producers, member)
+            victim = next(victims)
+            records, commits, restart_s = kill_and_restart(server, victim, producers, member)
             require_all(checker, producers, records, commits)
-            LOG.warning("kill %d: held; started again in %.2f s", number, restart_s)
+            LOG.warning("kill %d of %s: held; there again in %.2f s", number, victim, restart_s)
         checker.close()
         left_over = [producer.finish() for producer in producers]
         member.finish()
@@ -87,16 +96,31 @@ def run_kills(server: ServerProcess, *, kills: int, seed: int) -> None:
         final_check(server, producers, places)
 
 
+def server_victims(server: ServerProcess) -> list[Victim]:
+    """Give what can be killed of a server: each worker alone, and everything together."""
+    return [*range(server.workers if isinstance(server, KledgerServer) else 0), "all"]
+
+
+def kill(server: ServerProcess, victim: Victim) -> float:
+    """Kill a part of a server; give the seconds until it answers again."""
+    if isinstance(server, KledgerServer) and isinstance(victim, int):
+        return server.kill_worker(victim)
+    server.kill()
+    return server.start()
+
+
 def kill_and_restart(
-    server: ServerProcess, producers: list[LoadProducer], member: CommittingConsumer
+    server: ServerProcess,
+    victim: Victim,
+    producers: list[LoadProducer],
+    member: CommittingConsumer,
 ) -> tuple[
     list[dict[TopicPartitionKey, list[tuple[int, int]]]], dict[TopicPartitionKey, int], float
 ]:
-    """Kill, record what had been acknowledged by then, and restart."""
-    server.kill()
+    """Kill and restart, and note what has been acknowledged by then."""
+    restart_s = kill(server, victim)
     records = [producer.acknowledged_so_far() for producer in producers]
-    commits = dict(member.committed)
-    return records, commits, server.start()
+    return records, dict(member.committed), restart_s
 
 
 def require_all(

@@ -30,7 +30,8 @@ from compat_tests.deadlines import PROGRAM_S, WAIT_S, ask_until, rounds, wait_un
 from compat_tests.exactly_once_app import BATCH_RECORDS, PREFIX
 from compat_tests.servers import ServerProcess
 from compat_tests.servers.process import die_with_parent
-from compat_tests.test_crash import crash_seed, crash_server
+from compat_tests.test_crash import Victim, crash_seed, crash_server, server_victims
+from compat_tests.test_crash import kill as kill_server
 
 LOG = logging.getLogger("exactly-once")
 PARTITIONS = 2
@@ -55,10 +56,12 @@ def test_few_kills_leave_each_record_once(
     pytestconfig: pytest.Config, tmp_path: Path, client: str
 ) -> None:
     server = crash_server(pytestconfig, tmp_path, "fsync")
-    run_kills(server, client, tmp_path / "program.log", kills=4, seed=crash_seed(pytestconfig))
+    kills = len(kinds_of_kills(server))
+    run_kills(server, client, tmp_path / "program.log", kills=kills, seed=crash_seed(pytestconfig))
 
 
 @pytest.mark.slow
+@pytest.mark.workers("coordinators and leaders end one by one, and together")
 @pytest.mark.feature("exactly once: 50 kills of program and server")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_many_kills_leave_each_record_once(
@@ -69,18 +72,21 @@ def test_many_kills_leave_each_record_once(
 
 
 class Kill(NamedTuple):
-    """What is killed, and when."""
+    """What is killed, and when; `victim` None: the program."""
 
-    is_server: bool
+    victim: Victim | None
     is_before_commit: bool
 
 
-EACH_KILL = [Kill(*each) for each in itertools.product((False, True), repeat=2)]
+def kinds_of_kills(server: ServerProcess) -> list[Kill]:
+    """Give every kind of kill, of each worker too."""
+    victims = [None, *server_victims(server)]
+    return [Kill(*each) for each in itertools.product(victims, (False, True))]
 
 
-def chosen_kills(chance: random.Random, count: int) -> list[Kill]:
+def chosen_kills(server: ServerProcess, chance: random.Random, count: int) -> list[Kill]:
     """Give each kind of kill as often as the others, in any order."""
-    kills = [*itertools.islice(itertools.cycle(EACH_KILL), count)]
+    kills = [*itertools.islice(itertools.cycle(kinds_of_kills(server)), count)]
     chance.shuffle(kills)
     return kills
 
@@ -89,7 +95,7 @@ def run_kills(server: ServerProcess, client: str, log: Path, *, kills: int, seed
     """Feed the program, kill it or the server, and compare what comes out in the end."""
     LOG.warning("--crash-seed %d", seed)
     chance = random.Random(seed)
-    chosen = chosen_kills(chance, kills)
+    chosen = chosen_kills(server, chance, kills)
     with server, CommitGate() as gate:
         for topic in (SOURCE, TARGET):
             create_topic(server.bootstrap, topic, PARTITIONS, {})
@@ -114,16 +120,15 @@ def run_kills(server: ServerProcess, client: str, log: Path, *, kills: int, seed
         assert committed_offsets(server.bootstrap) == list(map(len, expected))
         written = sum(map(len, read_target(server.bootstrap, "read_uncommitted", count)))
     LOG.warning("%d records, %d cut off, %d starts", count, written - count, program.starts)
-    assert written - count >= chosen.count(Kill(is_server=False, is_before_commit=True))
+    assert written - count >= chosen.count(Kill(None, is_before_commit=True))
 
 
 def perform(kill: Kill, server: ServerProcess, program: Program) -> None:
     """Kill one of them, and start the server again if it is that; the program comes by itself."""
-    if kill.is_server:
-        server.kill()
-        server.start()
-    else:
+    if kill.victim is None:
         program.kill()
+    else:
+        kill_server(server, kill.victim)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -12,9 +13,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from compat_tests.servers import metadata_probe
 from compat_tests.servers.process import ServerFailed, ServerProcess
 from compat_tests.servers.secrets import secrets_in, shown_secrets
 
+_WORKER = re.compile(rb"/worker-(\d+)\0")
 _READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+)((?:,\S+)?) native=(\S+) ")
 
 
@@ -91,10 +94,47 @@ class KledgerServer(ServerProcess):
         """End the process as a crash would, and its workers, which would stop in order."""
         if self.workers and self.is_running():
             os.kill(self.pid, signal.SIGSTOP)  # it would start them again
-            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
-            for each in children.split():
-                os.kill(int(each), signal.SIGKILL)
+            for each in self.worker_ids().values():
+                os.kill(each, signal.SIGKILL)
         return super().kill()
+
+    def kill_worker(self, index: int) -> float:
+        """End one worker as a crash would; its parent starts it again.
+
+        Returns:
+            Seconds from its end to the first answer of its successor to a Metadata request.
+
+        Raises:
+            ServerFailed: no answer in time, or the parent has ended.
+        """
+        process_id = self.worker_ids()[index]
+        ended = os.pidfd_open(process_id)
+        try:
+            os.kill(process_id, signal.SIGKILL)
+            select.select([ended], [], [])
+        finally:
+            os.close(ended)
+        begun = time.monotonic()
+        is_answering = metadata_probe.wait_until_answered(
+            self.host,
+            self.port + 1 + index,
+            deadline=begun + self.start_timeout_s,
+            is_worth_it=self.is_running,
+        )
+        if not is_answering:
+            raise ServerFailed(f"worker {index}: no answer in time\n{self.log_tail()}")
+        return time.monotonic() - begun
+
+    def worker_ids(self) -> dict[int, int]:
+        """Give the process ids of the workers that run now, by their numbers."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        found = {}
+        for each in map(int, children):
+            with contextlib.suppress(FileNotFoundError):
+                words = Path(f"/proc/{each}/cmdline").read_bytes()
+                if (match := _WORKER.search(words)) is not None:
+                    found[int(match[1])] = each
+        return found
 
     def wait_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
         """Read the line that says which ports it listens on."""
