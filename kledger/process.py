@@ -45,6 +45,10 @@ class ServerProcess:
         Raises:
             ServerNotReady: the process ended before.
         """
+        return self.begin().wait_until_ready()
+
+    def begin(self) -> Self:
+        """Start the process."""
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by stop()
         self._process = subprocess.Popen(
             self._command,
@@ -53,8 +57,17 @@ class ServerProcess:
             text=True,
             env=server_environment(),
         )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        return self
+
+    def wait_until_ready(self) -> Self:
+        """Wait for the ready line, as a standby of a cluster until it is the owner.
+
+        Raises:
+            ServerNotReady: the process ended before.
+        """
+        line = self._line()
+        while line.startswith("kledger standby "):
+            line = self._line()
         if not line.startswith("kledger ready "):
             self.stop()
             raise ServerNotReady(f"{' '.join(self._command)}: {line}{self.log_text()}")
@@ -63,6 +76,23 @@ class ServerProcess:
         self.native_address = listeners["native"].removeprefix("-")
         self.admin_address = listeners["admin"].removeprefix("-")
         return self
+
+    def wait_until_standby(self) -> Self:
+        """Wait for the line of a standby.
+
+        Raises:
+            ServerNotReady: there was another one, or none.
+        """
+        line = self._line()
+        if not line.startswith("kledger standby "):
+            self.stop()
+            raise ServerNotReady(f"{' '.join(self._command)}: {line}{self.log_text()}")
+        return self
+
+    def _line(self) -> str:
+        assert self._process is not None, "not started"
+        assert self._process.stdout is not None, "without a pipe"
+        return self._process.stdout.readline()
 
     @property
     def pid(self) -> int:

@@ -28,7 +28,7 @@ HEAD = """# Settings of a server
 | `--set`, may be repeated | `--set kafka.num_partitions=3`, `--set num_partitions=3`, \
 `--set num.partitions=3` |
 | the other flags | `--data`, `--memory`, `--kafka`, `--native`, `--admin`, `--workers`, \
-`--durability` |
+`--durability`, `--cluster`, `--store` |
 
 The server does not start with a name that does not exist, a value outside its limits, or a name
 without its section that two sections have; one line on standard error says which. Variables that

@@ -139,6 +139,19 @@ class BrokerServer:
         self.native_address = ""
         self.admin_address = ""
 
+    async def check(self) -> None:
+        """Find mistakes that would end the start, and open nothing.
+
+        Raises:
+            CannotStart: there is one.
+        """
+        try:
+            plans = plans_of(self._settings.kafka)
+            await self._check_addresses(plans)
+            self._read_security(plans)
+        except (ListenerMistake, OSError) as error:
+            raise _start_error(error, None) from error
+
     async def start(self) -> None:
         """Build everything and accept connections.
 

@@ -25,6 +25,11 @@ class Clock(Protocol):
         ...
 
 
+def boot_ms() -> int:
+    """Return a time that never goes back, and goes on while the machine sleeps."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
 class SystemClock:
     """The clock of the machine."""
 

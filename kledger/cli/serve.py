@@ -9,6 +9,10 @@ No signal reloads settings: Kafka's own tools change those that can change while
 With --workers N the data folder has a store for each of N processes. Clients need one address only:
 all workers listen on it, and each on a port of its own, 1 to N above it. The ready line comes when
 all are ready. A worker that dies is started again; a second signal ends them at once.
+
+With --cluster URL --store URL the data is in a database and an object store, which other brokers
+use, too; one of them owns it. The others print `kledger standby`, and the ready line when they own
+it; docs/CLUSTER.md tells more.
 """
 
 import argparse
@@ -46,6 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--memory", action="store_true", default=None, help="keep all data in memory"
     )
+    where.add_argument(
+        "--cluster", metavar="URL", help="keep all data in a cluster: the URL of its database"
+    )
+    parser.add_argument("--store", metavar="URL", help="of the cluster's object store")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="listen for Kafka clients")
     parser.add_argument("--native", metavar="HOST:PORT", help="listen for native clients")
     parser.add_argument("--admin", metavar="HOST:PORT", help="listen for administrators")
@@ -76,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
         "server.admin": arguments.admin,
         "server.workers": arguments.workers,
         "storage.durability": arguments.durability,
+        "cluster.url": arguments.cluster,
+        "cluster.store": arguments.store,
     }
     try:
         settings = load(
@@ -91,9 +101,20 @@ def run(arguments: argparse.Namespace) -> int:
         return usage_error(
             "server.kafka: expected HOST:PORT, as no other listener is named, got none"
         )
+    if settings.cluster.url is not None and (mistake := _cluster_mistake(settings)) is not None:
+        return usage_error(mistake)
     _log_to_stderr(settings)
     _warn_of_service_variables()
     return _run_server(settings) if server.workers is None else _run_parent(settings)
+
+
+def _cluster_mistake(settings: Settings) -> str | None:
+    """Return what a broker of a cluster cannot be started with."""
+    if settings.cluster.store is None:
+        return "cluster.store: expected the URL of an object store, got none"
+    if settings.server.workers is not None:
+        return "server.workers: expected none with cluster.url, as a cluster has one owner"
+    return None
 
 
 def _run_worker() -> int:
@@ -135,11 +156,12 @@ def _run_server(settings: Settings, worker: "WorkerIdentity | None" = None) -> i
     from kledger.ledger import LedgerError
     from kledger.wiring import CannotStart
 
+    has_cluster = settings.cluster.url is not None
     try:
-        if not settings.server.memory:
+        if not (settings.server.memory or has_cluster):
             keep_private(settings.server.data)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(settings, worker))
+            return runner.run(_serve_cluster(settings) if has_cluster else _serve(settings, worker))
     except UnsafeFolder as error:
         return usage_error(str(error))
     except CannotStart as error:
@@ -172,39 +194,66 @@ def _signals_to_end() -> list[signal.Signals]:
     return found
 
 
+class _ServerEnd:
+    """The end of the server: the exit code, as soon as a signal or a crash has set it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.code: asyncio.Future[int] = self.loop.create_future()
+        self._signals = _signals_to_end()
+        for number in self._signals:
+            self.loop.add_signal_handler(number, self.end, 0, number.name)
+
+    def end(self, code: int, reason: str) -> None:
+        """End the server, if nothing else has."""
+        if not self.code.done():
+            logger.info("stopping: %s", reason)
+            self.code.set_result(code)
+
+    def let_signals_kill(self) -> None:
+        """Let the next signal end the process at once."""
+        for number in self._signals:
+            self.loop.remove_signal_handler(number)
+
+
+async def _serve_cluster(settings: Settings) -> int:
+    """Serve as a broker without a disk."""
+    # Neither the database nor what it needs is loaded by a server with a data folder.
+    from kledger.cluster_broker import ClusterBroker
+
+    ending = _ServerEnd()
+    ending.code.add_done_callback(lambda _: ending.let_signals_kill())
+
+    def announce(line: str) -> None:
+        quick_start.freeze_objects(GC_THRESHOLDS)
+        print(line, flush=True)
+
+    return await ClusterBroker(settings, announce=announce).run(ending.code)
+
+
 async def _serve(settings: Settings, worker: "WorkerIdentity | None") -> int:
     """Start, print the ready line, wait for the end, stop in order."""
     from kledger.wiring import BrokerServer
 
-    loop = asyncio.get_running_loop()
-    ending: asyncio.Future[int] = loop.create_future()
-
-    def end(code: int, reason: str) -> None:
-        if not ending.done():
-            logger.info("stopping: %s", reason)
-            ending.set_result(code)
-
-    signals = _signals_to_end()
-    for number in signals:
-        loop.add_signal_handler(number, end, 0, number.name)
+    ending = _ServerEnd()
     if worker is not None:
         from kledger.workers.worker_start import watch_parent
 
-        watch_parent(loop, partial(end, 0, "the parent process has ended"))
+        watch_parent(ending.loop, partial(ending.end, 0, "the parent process has ended"))
     server = BrokerServer(
         settings,
-        on_crash=lambda error: end(EXIT_FAILURE, f"crash: {error!r}"),
+        on_crash=lambda error: ending.end(EXIT_FAILURE, f"crash: {error!r}"),
         worker=worker,
     )
     try:
         await server.start()
         quick_start.freeze_objects(GC_THRESHOLDS)
         print(server.ready_line(), flush=True)
-        code = await ending
+        code = await ending.code
         # A second signal ends the process at once. Not a worker: a service manager may signal all
         # processes of the service, and the parent does so, too.
-        for number in signals if worker is None else ():
-            loop.remove_signal_handler(number)
+        if worker is None:
+            ending.let_signals_kill()
     finally:
         await server.stop()
     return code

@@ -182,7 +182,7 @@ def test_room_of_native_clients_is_not_loaded_before_it_is_wanted() -> None:
     """Every start of a server that is there for Kafka alone would pay for it."""
     program = (
         "import sys, kledger.cli.serve, kledger.wiring\n"
-        "packages = ('kledger.native', 'kledger.workers')\n"
+        "packages = ('kledger.native', 'kledger.workers', 'kledger.ledger.cluster', 'asyncpg')\n"
         "print([each for each in sys.modules if each.startswith(packages)])"
     )
     done = subprocess.run(
