@@ -10,7 +10,6 @@ Must not know: the committer, the database.
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import takewhile
 
 from kledger.ledger.cluster.database import WalGroup
 from kledger.ledger.cluster.group_log import GroupLog
@@ -108,7 +107,12 @@ class BlockReader:
                 # A copy: a view would keep all of what the request has read in memory.
                 found[location] = copied = bytes(data[start : start + block.size])
                 self._log.cache.put_block(location, copied)
-        return [*takewhile(lambda data: data is not None, found.values())]  # type: ignore[list-item]
+        blocks: list[Buffer] = []
+        for bytes_found in found.values():
+            if bytes_found is None:
+                break  # behind the last request
+            blocks.append(bytes_found)
+        return blocks
 
     def _begin(self, wanted: _Range) -> "Future[Buffer]":
         group = self._group_at(wanted.file)

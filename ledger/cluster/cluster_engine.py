@@ -23,7 +23,7 @@ from uuid import UUID
 from kledger.ledger.cluster.block_reader import BlockReader
 from kledger.ledger.cluster.commit_stream import CommitStream
 from kledger.ledger.cluster.database import INLINE_BYTES_MAX, ClusterDatabase
-from kledger.ledger.cluster.group_encoder import GroupEncoder
+from kledger.ledger.cluster.group_encoder import WalGroupEncoder
 from kledger.ledger.cluster.group_log import STORE_ROWS, EncodedGroup, GroupLog
 from kledger.ledger.cluster.local_rows import LocalRows
 from kledger.ledger.cluster.object_format import blocks_of
@@ -107,7 +107,7 @@ class ClusterEngine:
             on_failed=on_failed or _ignore_failure,
         )
         self.writer = ObjectWriter(objects, limits, now_ms=now_ms)
-        self.encoder = GroupEncoder(
+        self.encoder = WalGroupEncoder(
             self.writer, limits, incarnation=incarnation, epoch=stream.epoch, now_ms=now_ms
         )
         self.reader = BlockReader(self._log, objects)

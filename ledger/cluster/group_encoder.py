@@ -20,7 +20,7 @@ INLINE_NUMBER = 0
 """The number of what is inline; objects begin at 1."""
 
 
-class GroupEncoder:
+class WalGroupEncoder:
     """The bytes of the groups of one owner; for two threads, the committer's and the upkeep's."""
 
     def __init__(

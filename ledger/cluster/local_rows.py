@@ -27,8 +27,11 @@ class LocalRows:
         Raises:
             StorageError: there is no temporary folder that can be used.
         """
-        self._folder = tempfile.TemporaryDirectory(prefix="kledger-rows-")
-        self._table = RocksdbTable(Path(self._folder.name), write_buffer_bytes=WRITE_BUFFER_BYTES)
+        folder = tempfile.TemporaryDirectory(prefix="kledger-rows-")
+        # Before the folder: what is never closed is released in this order, and RocksDB would wait
+        # for ever for a flush into a folder that is gone.
+        self._table = RocksdbTable(Path(folder.name), write_buffer_bytes=WRITE_BUFFER_BYTES)
+        self._folder = folder
 
     def apply(self, rows: Iterable[Row]) -> None:
         """Change rows in order, all at once. Raises StorageError."""

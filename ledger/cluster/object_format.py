@@ -142,7 +142,7 @@ class WalBlock(NamedTuple):
     size: int
 
 
-class BlockSource(NamedTuple):
+class CopiedBlock(NamedTuple):
     """A block that was copied: the file that had it, and where it began there."""
 
     file: int
@@ -162,7 +162,7 @@ class NewBlock(NamedTuple):
     ledger_id: int
     first: int
     entries: Sequence[Buffer]
-    sources: Sequence[BlockSource] = ()
+    sources: Sequence[CopiedBlock] = ()
 
 
 class ObjectFooter(NamedTuple):
@@ -176,7 +176,7 @@ class ObjectFooter(NamedTuple):
 
     blocks: Sequence[WalBlock]
     drops: Sequence[int] = ()
-    sources: dict[int, list[BlockSource]] = {}  # noqa: RUF012 - never changed
+    sources: dict[int, list[CopiedBlock]] = {}  # noqa: RUF012 - never changed
 
 
 class EncodedObject(NamedTuple):
@@ -303,9 +303,9 @@ def decode_footer(data: Buffer, key: str, name: ObjectName, footer_at: int) -> O
     positions = [*accumulate(sizes, initial=HEADER_SIZE)]
     if positions.pop() != footer_at:
         raise ObjectDamaged(key, footer_at, "the footer does not begin where its blocks end")
-    by_block: dict[int, list[BlockSource]] = {}
+    by_block: dict[int, list[CopiedBlock]] = {}
     for number, file, position in zip(numbers, files, left, strict=True):
-        by_block.setdefault(number, []).append(BlockSource(file, position))
+        by_block.setdefault(number, []).append(CopiedBlock(file, position))
     placed = [*map(WalBlock, ledgers, firsts, counts, positions, sizes)]
     return ObjectFooter(placed, dropped, by_block)
 

@@ -89,10 +89,10 @@ class Takeover:
             raise IndexCorrupt(str(error)) from error
         newer = [each for each in ids if each.group_id > index.stored_upto]
         for stored, data in self._footers(newer):
-            key = stored.wal.object_key or "an inline group"
+            name_shown = stored.wal.object_key or "an inline group"
             try:
                 name = self._name_of(stored.wal)
-                footer = decode_footer(data, key, name, stored.wal.footer_at)
+                footer = decode_footer(data, name_shown, name, stored.wal.footer_at)
             except ObjectDamaged as error:
                 raise LogCorrupt(error.name, error.position, error.reason) from error
             index.add(stored.group_id, footer)

@@ -10,7 +10,7 @@ Must not know: the committer, threads: `ClusterEngine` runs the steps.
 |---------------------|----------------------------------------------------------------------------|
 | second              | an empty commit if nothing was committed: other brokers see that it lives  |
 | 30 s, 2,000 groups  | the index is stored, so that a takeover reads few footers                  |
-| second              | groups without a live block are forgotten, then their objects are deleted  |
+| storing of the index| groups without a live block are forgotten, then their objects are deleted  |
 | second              | one object is written from groups that `wal_gc_plan` names                 |
 | 15 min, then daily  | objects of earlier epochs that no group names are deleted                  |
 """
@@ -18,14 +18,15 @@ Must not know: the committer, threads: `ClusterEngine` runs the steps.
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 
 from kledger.ledger.cluster.database import GroupId
-from kledger.ledger.cluster.group_encoder import GroupEncoder
+from kledger.ledger.cluster.group_encoder import WalGroupEncoder
 from kledger.ledger.cluster.group_log import GroupLog
 from kledger.ledger.cluster.object_format import (
     BLOCK_BYTES,
-    BlockSource,
+    CopiedBlock,
     NewBlock,
     ObjectDamaged,
     WalBlock,
@@ -63,7 +64,7 @@ class Upkeep:
         log: GroupLog,
         objects: WalObjects,
         writer: ObjectWriter,
-        encoder: GroupEncoder,
+        encoder: WalGroupEncoder,
         limits: GarbageLimits,
         *,
         now_ms: Callable[[], int],
@@ -87,6 +88,8 @@ class Upkeep:
         self._now_ms = now_ms
         self._index_at_ms = now_ms()
         self._sweep_at_ms = now_ms() + LATE_PUT_MS
+        self._has_stored = False
+        self._unused: list[int] = []  # files that neither the index nor its stored rows name
         self._to_delete: deque[str] = deque()
         self._unreadable: set[int] = set()
 
@@ -126,6 +129,8 @@ class Upkeep:
     # The stored index
 
     def _is_index_due(self, index: WalIndex) -> bool:
+        if not self._has_stored:
+            return True
         if not index.is_dirty:
             return False
         if self._now_ms() - self._index_at_ms >= STORE_INDEX_MS:
@@ -135,7 +140,12 @@ class Upkeep:
 
     def store_index(self) -> None:
         """Store what has changed in the index. Raises SyncFailed."""
-        upto: GroupId = self._log.ask(lambda index: index.newest)
+
+        def begin(index: WalIndex) -> tuple[GroupId, list[int]]:
+            return index.newest, plan_forgetting(index.files, index.newest)
+
+        # Rows that are stored after this name none of the groups without live blocks.
+        upto, unused = self._log.ask(begin)
         while rows := self._log.ask(WalIndex.take_rows):
             self._log.commit_own(rows=rows)
         self._log.commit_own(rows=[floor_row(upto)])
@@ -145,20 +155,21 @@ class Upkeep:
 
         self._log.ask(stored)
         self._index_at_ms = self._now_ms()
+        self._has_stored, self._unused = True, unused
 
     # Groups that nothing is read from
 
     def _forget(self) -> None:
-        files = self._log.ask(lambda index: plan_forgetting(index.files, index.stored_upto))
-        for start in range(0, len(files), FORGOTTEN_PER_COMMIT):
-            some = files[start : start + FORGOTTEN_PER_COMMIT]
+        while self._unused:
+            some = self._unused[:FORGOTTEN_PER_COMMIT]
             groups = [self._log.group_at(file) for file in some]
             self._log.commit_own(forgotten=[*map(group_of, some)])
-            self._log.ask(lambda index, some=some: index.forget(some))  # type: ignore[misc]  # bound
+            self._log.ask(partial(WalIndex.forget, files=some))
             for file in some:
                 self._log.cache.forget(file)
             self._to_delete += [each.object_key for each in groups if each and each.object_key]
             self.forgotten_groups += len(some)
+            del self._unused[: len(some)]
 
     def _delete(self) -> None:
         self._to_delete += self._writer.take_abandoned(self._now_ms())
@@ -236,7 +247,7 @@ class Upkeep:
     @staticmethod
     def _copy(file: int, block: WalBlock, data: memoryview, key: str) -> NewBlock:
         entries = decode_block(data[block.position : block.position + block.size], key, block)
-        source = BlockSource(file, block.position)
+        source = CopiedBlock(file, block.position)
         return NewBlock(block.ledger_id, block.first, entries, [source])
 
 

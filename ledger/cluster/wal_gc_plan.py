@@ -1,7 +1,7 @@
 """WAL garbage plan: which groups are forgotten, which are written again, which objects are swept.
 
-Rule: a group is forgotten when nothing is read from it and the stored index is past it; so a
-takeover never needs it. What is still read of a group is copied only for one of three reasons, and
+Rule: a group is forgotten when neither the index nor its stored rows name it; so a takeover never
+needs it. What is still read of a group is copied only for one of three reasons, and
 the group then has nothing left. An object that no group names is deleted only if its epoch is over:
 the session of an older epoch can commit nothing, so no group can name it any more.
 Must not know: objects, the database, clocks.
@@ -52,7 +52,12 @@ class GarbageLimits:
 
 
 def plan_forgetting(files: Mapping[int, FileUse], stored_upto: GroupId) -> list[int]:
-    """Return the files that nothing is read from and that no takeover needs."""
+    """Return the files that no takeover needs once the index is stored as it is, or later.
+
+    Args:
+        files: of the index.
+        stored_upto: the group after which a takeover will read groups.
+    """
     floor = file_of(stored_upto)
     return [file for file, use in files.items() if not use.live_blocks and file <= floor]
 

@@ -28,7 +28,7 @@ from kledger.ledger.cluster.database import BEFORE_ALL, GroupId, WalGroup
 from kledger.ledger.cluster.object_format import (
     BLOCK_OVERHEAD,
     HEADER_SIZE,
-    BlockSource,
+    CopiedBlock,
     ObjectFooter,
     WalBlock,
 )
@@ -199,7 +199,7 @@ class WalIndex:
         self._use(file, block.size)
         self._dirty[block.ledger_id] = None
 
-    def _move(self, file: int, block: WalBlock, sources: Sequence[BlockSource]) -> None:
+    def _move(self, file: int, block: WalBlock, sources: Sequence[CopiedBlock]) -> None:
         """Let entries be read from a copy, if all of them are still where they were copied from."""
         blocks = self._ledgers.get(block.ledger_id)
         if blocks is None:
@@ -209,7 +209,7 @@ class WalIndex:
         if begin < 0 or end > len(blocks):
             return
         left = [blocks.at(number, block.ledger_id) for number in range(begin, end)]
-        if [*sources] != [BlockSource(each.file, each.block.position) for each in left]:
+        if [*sources] != [CopiedBlock(each.file, each.block.position) for each in left]:
             return
         blocks.replace(begin, end, file, block)
         self.block_count -= len(sources) - 1

@@ -6,6 +6,7 @@ there as a whole or not at all, and only as a beginning of what had been submitt
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from kledger.ledger import (
 )
 from kledger.ledger.engine.faulty import Operation
 from kledger.ledger.testing import FaultyEngine, ManualClock
+from tests.ledger.cluster.words import RestartingClusterEngine
 from tests.ledger.words import datas
 
 NAMES = ("orders", "payments")
@@ -101,6 +103,12 @@ async def check_one(run: Run, ml: ManagedLedger, durable: int) -> None:
         assert not run.terminated or ml.state is LedgerState.TERMINATED
 
 
+MAKERS: dict[str, Callable[[], FaultyEngine]] = {
+    "memory": FaultyEngine,
+    "cluster": lambda: FaultyEngine(RestartingClusterEngine()),
+}
+
+
 async def recorded() -> dict[str, int]:
     """Run without a fault; return how many operations of each kind began."""
     engine = FaultyEngine(None)
@@ -128,12 +136,15 @@ async def cut_at(engine: FaultyEngine, op: Operation, index: int, clock: ManualC
     await store.close()
 
 
+@pytest.mark.parametrize("engine", MAKERS)
 @pytest.mark.parametrize("op", ["commit", "sync"])
-async def test_a_power_cut_at_every_operation(op: Operation, clock: ManualClock) -> None:
+async def test_a_power_cut_at_every_operation(
+    op: Operation, engine: str, clock: ManualClock
+) -> None:
     count = (await recorded())[op]
     assert 20 < count
     for index in range(count):
-        await cut_at(FaultyEngine(None), op, index, clock)
+        await cut_at(MAKERS[engine](), op, index, clock)
 
 
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
@@ -145,11 +156,12 @@ async def test_a_power_cut_on_disk(clock: ManualClock, tmp_path: Path, step: int
         engine.close()
 
 
+@pytest.mark.parametrize("made", MAKERS)
 @pytest.mark.parametrize("op", ["commit", "sync"])
-async def test_a_failure_at_every_operation(op: Operation, clock: ManualClock) -> None:
+async def test_a_failure_at_every_operation(op: Operation, made: str, clock: ManualClock) -> None:
     """The same with an operation that fails: a commit is survived, a sync stops the store."""
     for index in range((await recorded())[op]):
-        engine, run = FaultyEngine(None), Run()
+        engine, run = MAKERS[made](), Run()
         for _ in range(index):
             engine.delay_next(op, 0)
         engine.fail_next(op)

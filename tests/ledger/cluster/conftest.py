@@ -1,5 +1,7 @@
-"""Databases of a cluster: those that keep one contract."""
+"""Databases of a cluster, those that keep one contract, and folders for the rows of engines."""
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -8,6 +10,8 @@ import pytest
 from kledger.ledger.cluster.database import ClusterDatabase
 from kledger.ledger.cluster.memory_database import MemoryDatabase
 from kledger.ledger.cluster.postgres import PostgresDatabase
+
+SHARED_MEMORY = "/dev/shm"
 
 Connect: TypeAlias = Callable[[], ClusterDatabase]
 """Returns what another process would use of the same database."""
@@ -38,3 +42,10 @@ def database(connect: Connect) -> ClusterDatabase:
     made = connect()
     made.create(cluster_id="test-cluster", store="memory://")
     return made
+
+
+@pytest.fixture(autouse=True)
+def _rows_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporary folders in memory, if the machine has such a file system: none has to last."""
+    if os.access(SHARED_MEMORY, os.W_OK):
+        monkeypatch.setattr(tempfile, "tempdir", SHARED_MEMORY)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kledger.ledger.cluster.object_format import (
     BLOCK_OVERHEAD,
     HEADER_SIZE,
-    BlockSource,
+    CopiedBlock,
     EncodedObject,
     NewBlock,
     ObjectDamaged,
@@ -26,7 +26,7 @@ NAME = ObjectName(UUID(int=7), 3, 41)
 KEY = NAME.key(0)
 
 ids = st.integers(0, 2**63 - 1)
-sources = st.lists(st.builds(BlockSource, ids, st.integers(0, 2**32 - 1)), max_size=3)
+sources = st.lists(st.builds(CopiedBlock, ids, st.integers(0, 2**32 - 1)), max_size=3)
 entry_lists = st.lists(st.binary(max_size=50), min_size=1, max_size=5)
 new_blocks = st.lists(st.builds(NewBlock, ids, ids, entry_lists, sources), max_size=6)
 
@@ -85,7 +85,7 @@ def test_neighbours_share_a_block() -> None:
 
 
 EXAMPLE = encode_object(
-    NAME, [NewBlock(1, 4, [b"first", b""]), NewBlock(2, 0, [b"x" * 30], [BlockSource(9, 42)])], [8]
+    NAME, [NewBlock(1, 4, [b"first", b""]), NewBlock(2, 0, [b"x" * 30], [CopiedBlock(9, 42)])], [8]
 )
 
 

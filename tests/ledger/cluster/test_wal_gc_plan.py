@@ -82,10 +82,8 @@ def test_young_objects_stay() -> None:
 
 
 def test_groups_of_small_blocks_are_merged() -> None:
-    files = use(100, blocks=2), use(90, blocks=30), use(100, blocks=20), use(80, blocks=10)
-    files = tuple(
-        use(each.live_bytes, size=each.live_bytes, blocks=each.live_blocks) for each in files
-    )
+    shapes = (100, 2), (90, 30), (100, 20), (80, 10)
+    files = [use(live, size=live, blocks=blocks) for live, blocks in shapes]
     assert [] == rewritten(*files, block_count=50)
     assert [1, 2, 3] == rewritten(*files, block_count=51)
     assert [] == rewritten(files[0], files[1], block_count=51), "too few to be worth it"

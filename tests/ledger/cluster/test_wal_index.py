@@ -10,7 +10,7 @@ from hypothesis.strategies import DataObject
 from kledger.ledger.cluster.database import BEFORE_ALL, GroupId, WalGroup
 from kledger.ledger.cluster.object_format import (
     BLOCK_OVERHEAD,
-    BlockSource,
+    CopiedBlock,
     ObjectFooter,
     WalBlock,
 )
@@ -109,14 +109,16 @@ class Model:
 
 def drawn_footer(data: DataObject, model: Model) -> ObjectFooter:
     blocks: list[WalBlock] = []
-    sources: dict[int, list[BlockSource]] = {}
+    sources: dict[int, list[CopiedBlock]] = {}
     for ledger in data.draw(st.sets(st.integers(0, 4))) - model.ended:
         known = model.entries.get(ledger, {})
         stored = [*dict.fromkeys(known.values())]
-        if stored and data.draw(st.booleans()):
+        is_move: bool = data.draw(st.booleans())
+        if stored and is_move:
             begin = data.draw(st.integers(0, len(stored) - 1))
-            left = stored[begin : data.draw(st.integers(begin + 1, len(stored)))]
-            sources[len(blocks)] = [BlockSource(file, each.position) for file, each in left]
+            end = data.draw(st.integers(begin + 1, len(stored)))
+            left = stored[begin:end]
+            sources[len(blocks)] = [CopiedBlock(file, each.position) for file, each in left]
             count = sum(each.entry_count for _, each in left)
             blocks.append(block(ledger, left[0][1].first, count, 1000 * len(blocks)))
         else:
@@ -156,8 +158,8 @@ def test_move_whose_sources_have_changed_is_ignored() -> None:
     model = Model()
     model.add(ObjectFooter([block(1, 0, 2)]))
     model.add(ObjectFooter([block(1, 2, 2)]))
-    first, second = (BlockSource(file_of(each), 42) for each, _ in model.groups)
-    for sources in ([second], [first, first], [first, second, second], [BlockSource(9, 42)]):
+    first, second = (CopiedBlock(file_of(each), 42) for each, _ in model.groups)
+    for sources in ([second], [first, first], [first, second, second], [CopiedBlock(9, 42)]):
         model.index.add_file(GroupId(2, 1), WAL, 0)
         model.index.add(GroupId(2, 1), ObjectFooter([block(1, 0, 4)], (), {0: sources}))
         assert 2 == model.index.block_count

@@ -10,7 +10,7 @@ from kledger.ledger.engine.errors import EntryMissing
 from kledger.ledger.engine.faulty import FaultInjectingEngine
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from kledger.ledger.engine.memory import MemoryEngine
-from tests.ledger.cluster.words import OBJECTS, ModelCluster
+from tests.ledger.cluster.words import OBJECTS, ModelCluster, RestartingClusterEngine
 from tests.ledger.engine.words import entry_count, group_of, payload, store
 
 ENGINES: dict[str, Callable[[Path], StorageEngine]] = {
@@ -21,6 +21,7 @@ ENGINES: dict[str, Callable[[Path], StorageEngine]] = {
     "cluster, objects": lambda _folder: ModelCluster(limits=OBJECTS).own(),
     "cluster without a cache": lambda _folder: ModelCluster(limits=OBJECTS, cached=False).own(),
     "faulty memory": lambda _folder: FaultInjectingEngine(None),
+    "faulty cluster": lambda _folder: FaultInjectingEngine(RestartingClusterEngine()),
     "faulty log_rocksdb": FaultInjectingEngine,
 }
 
