@@ -26,6 +26,7 @@ _ERRORS: ErrorTable[type[errors.KledgerError]] = ErrorTable(
         topics_errors.UnknownNamespace: errors.NamespaceNotFound,
         topics_errors.NamespaceAlreadyExists: errors.NamespaceExists,
         topics_errors.NamespaceNotDeletable: errors.NotAllowed,
+        topics_errors.TooManyCursors: errors.NotAllowed,
         topics_errors.TooManyNamespaces: errors.NotAllowed,
         topics_errors.PartitionTerminated: errors.TopicTerminated,
         topics_errors.CompactionRunning: errors.CompactionRunning,
