@@ -25,11 +25,6 @@ class CurrentLeaders:
         self._services = services
         self._lookup = TopicLookup(services.registry)
 
-    @classmethod
-    def of_cluster(cls, services: "Services") -> "CurrentLeaders | None":
-        """Return those of a cluster; None: the server is alone, and leads everything."""
-        return None if services.registry.placement is None else cls(services)
-
     def hints(
         self, partitions: Iterable[tuple[bytes, int]], peer: Peer, *, has_topic_ids: bool
     ) -> LeaderHints:

@@ -282,7 +282,7 @@ class SessionFetchSlot(FetchSlot):
                 self._version,
                 cached,
                 session_id=session_id,
-                hints=self._leader_hints(cached),
+                hints=self._leader_hints(cached) if self._wait.has_error else None,
             )
         )
 

@@ -32,7 +32,7 @@ from kledger.gateway.wire.fetch_codec import (
     fetch_response_frame,
 )
 from kledger.gateway.wire.header import response_prefix
-from kledger.gateway.wire.leader_hints import NO_HINTS, LeaderHints
+from kledger.gateway.wire.leader_hints import LeaderHints
 from kledger.gateway.wire.primitives import Buffer
 from kledger.security.acl_state import Operation, ResourceType
 
@@ -481,19 +481,16 @@ class FetchSlot(ResponseSlot):
         results = self._within_quota(self._still_allowed(results))
         # Breaks the cycle of fetch and partitions, or only the garbage collector would free them.
         self.wanted.clear()
+        hints = self._leader_hints(results) if self._wait.has_error else None
         self._respond(
-            fetch_response_frame(
-                self._correlation_id, self._version, results, hints=self._leader_hints(results)
-            )
+            fetch_response_frame(self._correlation_id, self._version, results, hints=hints)
         )
 
-    def _leader_hints(self, results: "Sequence[FetchResult]") -> LeaderHints:
-        """Return the leaders of the partitions whose client knows an older one."""
-        if not self._wait.has_error or self._version < LEADER_HINTS_SINCE:
-            return NO_HINTS
+    def _leader_hints(self, results: "Sequence[FetchResult]") -> LeaderHints | None:
+        """Return the leaders of the partitions whose client knows an older one; None: no such."""
         refused = [each[:2] for each in results if each[2] in HINTED_ERRORS]
-        if not refused:
-            return NO_HINTS
+        if not refused or self._version < LEADER_HINTS_SINCE:
+            return None
         leaders = CurrentLeaders(self._services)
         return leaders.hints(refused, self._port.peer, has_topic_ids=True)
 

@@ -25,14 +25,13 @@ from collections.abc import Container, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kledger.batches.header import CODEC_MASK, FLAGS_AT
-from kledger.gateway.current_leaders import CurrentLeaders
 from kledger.gateway.metadata.partition_lookup import (
     PartitionOpener,
     TopicLookup,
     UnopenedPartition,
 )
 from kledger.gateway.produce.produce_rights import ProduceRights
-from kledger.gateway.produce.request import ProduceAppends, ProduceRouteCache, ProduceSlot
+from kledger.gateway.produce.request import ProduceAppends, ProduceRouteCache, slot_maker
 from kledger.gateway.produce.transaction_verification import (
     TransactionVerification,
     has_transactional_batch,
@@ -78,7 +77,7 @@ class ProduceHandler:
         self._transactions = TransactionVerification(services)
         self._rights = ProduceRights(services, self._lookup)
         self._opener = PartitionOpener()
-        self._leaders = CurrentLeaders.of_cluster(services)
+        self._make_slot = slot_maker(services)
         self._append = ProduceAppends(services.store.compute_pool).append
 
     def start(
@@ -108,7 +107,7 @@ class ProduceHandler:
             found, verified = admitted
             if version >= ZSTD_SINCE:
                 self._routes.remember(version, single, request, found, port.peer)
-        slot = ProduceSlot(port, version, correlation_id, request, self._leaders)
+        slot = self._make_slot(port, version, correlation_id, request)
         return self._append(slot, frame, records, found, verified, is_owned=is_owned)
 
     def _admit(

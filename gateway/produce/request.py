@@ -8,12 +8,13 @@ request.
 Must not know: how a request is parsed, how a log stores a batch, when a response is sent.
 """
 
-from collections.abc import Container, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kledger.batches.header import FLAGS_AT, TRANSACTIONAL_BIT
 from kledger.gateway.api_errors import error_code_of, record_errors_of
+from kledger.gateway.current_leaders import CurrentLeaders
 from kledger.gateway.net.connection_state import ResponseSlot
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.produce_codec import (
@@ -31,9 +32,9 @@ from kledger.runtime.blocking import PoolClosed
 from kledger.topics import PartitionLog, RecordWalk, TopicRegistry, WalkNeeded, WalkResult, run_walk
 
 if TYPE_CHECKING:
-    from kledger.gateway.current_leaders import CurrentLeaders
     from kledger.gateway.net.ports import ResponsePort
     from kledger.gateway.request_context import Peer
+    from kledger.gateway.services import Services
     from kledger.runtime.compute_pool import ComputePool
     from kledger.security.authorizer import Authorizer
     from kledger.security.principal import Principal
@@ -133,7 +134,6 @@ class ProduceSlot(ResponseSlot):
 
     __slots__ = (
         "_correlation_id",
-        "_leaders",
         "_pending",
         "_results",
         "_throttle_time_ms",
@@ -144,14 +144,8 @@ class ProduceSlot(ResponseSlot):
     )
 
     def __init__(
-        self,
-        port: "ResponsePort",
-        version: int,
-        correlation_id: int,
-        request: ParsedProduceRequest,
-        leaders: "CurrentLeaders | None" = None,
+        self, port: "ResponsePort", version: int, correlation_id: int, request: ParsedProduceRequest
     ) -> None:
-        """Args: leaders: of a cluster; None: no other broker leads anything."""
         # Not calling the base's constructor saves a tenth of a microsecond a request.
         self.response = None
         self.batches_in_walk: Sequence[int] = ()
@@ -159,7 +153,6 @@ class ProduceSlot(ResponseSlot):
         self._version = version
         self._correlation_id = correlation_id
         self.request = request
-        self._leaders = leaders
         self._pending = len(request.partitions)
         self._results: list[PartitionResult] = [PENDING] * self._pending
         self._throttle_time_ms = port.throttle_time_ms
@@ -234,7 +227,7 @@ class ProduceSlot(ResponseSlot):
         """Encode the response; it is sent when all responses before it were sent."""
         if self.request.acks == 0:
             return
-        self.response = (self._hinted_frame() or self._frame(),)
+        self.response = (self._frame(),)
         self.port.slot_ready(self)
 
     def _frame(self) -> bytes:
@@ -242,13 +235,31 @@ class ProduceSlot(ResponseSlot):
             self._correlation_id, self._version, self._results, self._throttle_time_ms
         )
 
-    def _hinted_frame(self) -> bytes | None:
-        """Return a response that names the leaders of partitions that this broker does not lead."""
-        if self._leaders is None or self._version < LEADER_HINTS_SINCE:
-            return None
+
+class ClusterProduceSlot(ProduceSlot):
+    """The response of a broker that names the leaders of partitions that others lead (KIP-951)."""
+
+    __slots__ = ("_leaders",)
+
+    def __init__(
+        self,
+        port: "ResponsePort",
+        version: int,
+        correlation_id: int,
+        request: ParsedProduceRequest,
+        *,
+        leaders: CurrentLeaders,
+    ) -> None:
+        """Args: leaders: of the cluster."""
+        super().__init__(port, version, correlation_id, request)
+        self._leaders = leaders
+
+    def _frame(self) -> bytes:
+        if self._version < LEADER_HINTS_SINCE:
+            return super()._frame()
         refused = [each[:2] for each in self._results if each[2] == NOT_LEADER_OR_FOLLOWER]
         if not refused:
-            return None
+            return super()._frame()
         has_ids = self._version >= TOPIC_ID_SINCE
         return hinted_produce_response_frame(
             self._correlation_id,
@@ -257,6 +268,15 @@ class ProduceSlot(ResponseSlot):
             self._throttle_time_ms,
             self._leaders.hints(refused, self.port.peer, has_topic_ids=has_ids),
         )
+
+
+def slot_maker(
+    services: "Services",
+) -> Callable[["ResponsePort", int, int, ParsedProduceRequest], ProduceSlot]:
+    """Return what makes the slots of one server."""
+    if services.registry.placement is None:
+        return ProduceSlot
+    return partial(ClusterProduceSlot, leaders=CurrentLeaders(services))
 
 
 class _PartialAppend(NamedTuple):

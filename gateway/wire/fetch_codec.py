@@ -22,7 +22,6 @@ from typing import Final, NoReturn
 
 from kledger.gateway.wire.codec import explain_fault
 from kledger.gateway.wire.leader_hints import (
-    NO_HINTS,
     LeaderHints,
     partition_tags,
     response_tags,
@@ -309,7 +308,7 @@ def fetch_response_frame(
     throttle_time_ms: int = 0,
     error_code: int = 0,
     session_id: int = 0,
-    hints: LeaderHints = NO_HINTS,
+    hints: LeaderHints | None = None,
 ) -> list[Buffer]:
     """Write a whole response with its size and header; see `encode_fetch_response`."""
     parts = encode_fetch_response(
@@ -332,7 +331,7 @@ def encode_fetch_response(
     throttle_time_ms: int = 0,
     error_code: int = 0,
     session_id: int = 0,
-    hints: LeaderHints = NO_HINTS,
+    hints: LeaderHints | None = None,
 ) -> list[Buffer]:
     """Write the body of a response as buffers that follow each other.
 
@@ -356,11 +355,13 @@ def encode_fetch_response(
 
 
 def _encode_flexible(
-    head: bytes, version: int, topics: list[tuple[bytes, list[FetchResult]]], hints: LeaderHints
+    head: bytes,
+    version: int,
+    topics: list[tuple[bytes, list[FetchResult]]],
+    hints: LeaderHints | None,
 ) -> list[Buffer]:
     parts: list[Buffer] = []
     before = head + encode_uvarint(len(topics) + 1)
-    has_hints = bool(hints.leaders)
     for topic, group in topics:
         if version < TOPIC_ID_SINCE:
             before += encode_uvarint(len(topic) + 1)
@@ -376,10 +377,10 @@ def _encode_flexible(
             parts.append(before + row + encode_uvarint(size + 1))
             parts += chunks
             before = b"\0"
-            if has_hints:
+            if hints is not None:
                 before = partition_tags(hints, topic, index, CURRENT_LEADER_TAG)
         before += b"\0"
-    parts.append(before + response_tags(hints))
+    parts.append(before + (b"\0" if hints is None else response_tags(hints)))
     return parts
 
 
