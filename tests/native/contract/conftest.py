@@ -11,6 +11,19 @@ from tests.native.contract.words import SOON_MS
 from tests.native.rpc.connected_pair import PatientClock
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a topic with one partition, two workers show little that three partitions do not show."""
+    for each in items:
+        params = (
+            each.callspec.params
+            if isinstance(each, pytest.Function) and hasattr(each, "callspec")
+            else {}
+        )
+        if params.get("client") == "workers" and params.get("topic") == 1:
+            each.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deadlines of a connection never expire, however slow the machine is."""
