@@ -88,7 +88,7 @@ def fetch_checks_the_leader_epoch(side: Side) -> None:
     side.write(topic, words.batch(b"a"))
     for version in side.versions(FETCH, since=EPOCHS_SINCE):
         topic_id = identity(side, topic, version)
-        for epoch in (-1, 0, 1):
+        for epoch in (-2, -1, 0, 1):
             request = words.fetch(topic, {0: 0}, topic_id=topic_id, leader_epoch=epoch)
             side.ask(f"epoch {epoch}", request, version)
 

@@ -14,6 +14,7 @@ from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.current_leaders import CurrentLeaders
 from kledger.gateway.fetch.fetch_plan import (
     HINTED_ERRORS,
+    NONE,
     FetchBudget,
     FetchWait,
     leader_epoch_error,
@@ -97,9 +98,11 @@ class FetchedPartition:
         self.counted = 0
 
     def use(self, log: "PartitionLog", leader_epoch: int) -> None:
-        """Read from `log`; in error if the client knows another leader epoch."""
+        """Read from `log`; in error if the client knows another leader epoch, negative: none."""
         self.log = log
-        self.error_code = leader_epoch_error(leader_epoch, log.leader_epoch)
+        self.error_code = (
+            NONE if leader_epoch < 0 else leader_epoch_error(leader_epoch, log.leader_epoch)
+        )
 
     def __call__(self) -> None:
         """Be called by the log at its next change."""
