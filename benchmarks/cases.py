@@ -17,13 +17,15 @@ Kind = Literal[
     "native-produce", "native-consume", "native-shared", "native-drain", "table-view",
     "named-publish", "named-receive", "named-commit",
     "authorizer", "tls-produce", "tls-consume",
-    "compaction", "beside-compaction", "tier-file", "tier-s3", "slow-tier", "spark",
+    "workers", "worker-restart", "compaction", "beside-compaction",
+    "tier-file", "tier-s3", "slow-tier", "spark",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
 OS, FSYNC = "kledger os", "kledger fsync"
 KAFKA, KAFKA_SYNC = "Kafka", "Kafka flush.messages=1"
 SUBJECTS = (OS, KAFKA, FSYNC, KAFKA_SYNC)
+WORKERS = "kledger os, 2 workers"
 EMBEDDED, REMOTE = "native embedded", "native remote"
 GROUP, GROUP_ASYNCIO = "Kafka group, librdkafka", "Kafka group, aiokafka"
 NATIVE_VIA = {
@@ -154,6 +156,14 @@ CASES = (
     *(
         Case(name=kind, kind=kind, client="java", records=250_000, subjects=_PAIR)
         for kind in _TLS_KINDS
+    ),
+    Case(
+        name="workers", kind="workers", client="raw", record_bytes=65_000, records=12_000,
+        partitions=8, subjects=(OS, WORKERS),
+    ),
+    Case(
+        name="worker-restart", kind="worker-restart", client="raw", record_bytes=1000,
+        records=50_000, partitions=8, repeats=6, subjects=(WORKERS,),
     ),
     Case(name="latency-1000", kind="latency", record_bytes=100, records=8_000),
     # Small enough for the cache of 64 MiB, so read from memory; the next two are larger.

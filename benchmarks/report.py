@@ -30,6 +30,9 @@ _UNITS = {
     "cpu_us_per_fetch": "server CPU µs/fetch that names all",
     "transactions_per_s": "transactions/s",
     "cpu_us_per_transaction": "server CPU µs/transaction",
+    "server_mb_per_s": "MB/s without the clients' CPU", "client_cpu_ms_per_mb": "client CPU ms/MB",
+    "append_s": "takes appends again s", "append_s_max": "the longest s",
+    "restart_cpu_s": "CPU of the worker until then s",
     "join_ms": "one more joins ms", "leave_ms": "one leaves ms",
     "client_cpu_ms": "of which CPU of the members ms",
     "cpu_ms_per_rebalance": "server CPU ms/rebalance",
@@ -126,6 +129,10 @@ _WORK = {
     "latency": "librdkafka, 1,000 records/s, from produce() to the consumer",
     "authorizer": "one record of {case.record_bytes} B a request, {case.in_flight} in flight, on a"
     " server without an authorizer and on one with {case.records:,} rules, in turns",
+    "workers": "{case.records:,} batches of {case.record_bytes:,} B into {case.partitions}"
+    " partitions over two bare sockets, {case.in_flight} in flight on each",
+    "worker-restart": "{case.repeats} workers killed in turn, with {case.records:,} records in"
+    " {case.partitions} partitions; from the signal to the first append into each",
     **{
         f"tls-{verb}": f"Kafka's own tool {verb}s {{case.records:,}} records of"
         " {case.record_bytes:,} B in one partition over TLS 1.3, the same certificate on both"

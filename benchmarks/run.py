@@ -25,6 +25,7 @@ from benchmarks import (
     space_cases,
     spark_cases,
     tls_cases,
+    worker_cases,
 )
 from benchmarks.cases import Case
 from benchmarks.clients import ClientFailed, Figures
@@ -67,6 +68,8 @@ _MEASURES: dict[str, _Measure] = {
     "named-receive": native_cases.load,
     "named-commit": native_cases.load,
     "table-view": native_cases.table_view,
+    "workers": worker_cases.workers,
+    "worker-restart": worker_cases.worker_restart,
     "authorizer": authorizer_cases.authorizer,
     "compaction": compaction_cases.compaction,
     "beside-compaction": compaction_cases.beside_compaction,
@@ -74,7 +77,7 @@ _MEASURES: dict[str, _Measure] = {
 # A mass of idle connections is the same mass a second time.
 _ROUNDS_OF_KIND = {
     "idle-connections": 1, "idle-fetches": 1, "space": 1, "many-ledgers": 1, "cursor-holes": 1,
-    "many-topics": 1, "idle-partitions": 1, "beside-compaction": 1,
+    "many-topics": 1, "worker-restart": 1, "idle-partitions": 1, "beside-compaction": 1,
 }  # fmt: skip
 _SHARED_KINDS = {"produce", "consume", "request", "round-trip", "latency"}
 

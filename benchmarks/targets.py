@@ -21,6 +21,7 @@ from benchmarks.cases import (
     SPARK_DIRECT,
     SPARK_SOURCE,
     SPARK_SOURCE_KAFKA,
+    WORKERS,
 )
 from benchmarks.results import Results
 
@@ -167,12 +168,23 @@ def _all() -> Iterator[Target]:
     yield _plain(what, "long-walks", "pause_ms", 5, " ms")
     what = "memory that 10,000 partitions leave that were used once"
     yield _plain(what, "idle-partitions", "left_mb", 20, " MB")
+    yield from _workers()
     yield from _compaction_and_tables()
     yield from _tiers()
     yield from _named_topics()
     yield from _spark()
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
     yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
+
+
+def _workers() -> Iterator[Target]:
+    yield _cpu("produce into 8 partitions, two workers / one process", "workers", WORKERS, OS, 1.15)
+    yield Target(
+        what="the same, throughput without the clients' CPU", case="workers",
+        figure="server_mb_per_s", subject=WORKERS, against=OS, limit=1.6, better="higher",
+    )  # fmt: skip
+    what = "a killed worker takes appends again, the longest of six"
+    yield _plain(what, "worker-restart", "append_s_max", 1.0, " s", subject=WORKERS)
 
 
 def _compaction_and_tables() -> Iterator[Target]:

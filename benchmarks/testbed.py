@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from benchmarks.cases import FSYNC, KAFKA_SYNC, OS
+from benchmarks.cases import FSYNC, KAFKA_SYNC, OS, WORKERS
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
 
 _ADMIN_TIMEOUT_S = 120
@@ -51,15 +51,20 @@ def make_server(
         is_native: kledger's listens for native clients, too.
         settings: by Kafka's names, which kledger knows.
     """
-    if subject in (OS, FSYNC):
-        durability = "os" if subject == OS else "fsync"
-        return KledgerServer(folder, durability=durability, is_native=is_native, settings=settings)
+    if subject in (OS, FSYNC, WORKERS):
+        return KledgerServer(
+            folder,
+            durability="fsync" if subject == FSYNC else "os",
+            is_native=is_native,
+            settings=settings,
+            workers=2 if subject == WORKERS else 0,
+        )
     return ApacheKafkaServer(folder, settings=settings)
 
 
 def server_name(subject: str) -> str:
     """Name the process behind a subject; two subjects may share one."""
-    return "kafka" if subject.startswith("Kafka") else subject.replace(" ", "-")
+    return "kafka" if subject.startswith("Kafka") else subject.replace(",", "").replace(" ", "-")
 
 
 @dataclass(slots=True)

@@ -7,10 +7,12 @@ one request under way the time of a round trip.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import socket
 import struct
 import time
+from collections.abc import Sequence
 
 from benchmarks import wire
 from benchmarks.programs.payload import payload_values
@@ -56,21 +58,30 @@ def connect(bootstrap: str) -> socket.socket:
 
 
 def keep_under_way(
-    connection: socket.socket, request: bytes, *, in_flight: int, seconds: float, requests: int
+    connection: socket.socket,
+    different: Sequence[bytes],
+    *,
+    in_flight: int,
+    seconds: float,
+    requests: int,
 ) -> tuple[int, float]:
-    """Send until the time or the number is reached; give what was answered and how long it took."""
-    answers = Answers(connection)
+    """Send the requests in turn until the time or the number is reached.
+
+    Returns:
+        What was answered, and how long it took.
+    """
+    answers, following = Answers(connection), itertools.cycle(different)
     begun = time.perf_counter()
     sent = answered = 0
     first = min(in_flight, requests)
-    connection.sendall(request * first)
+    connection.sendall(b"".join(itertools.islice(following, first)))
     sent += first
     while answered < sent:
         taken = answers.wait()
         answered += taken
         if sent < requests and time.perf_counter() - begun < seconds:
             more = min(taken, requests - sent)
-            connection.sendall(request * more)
+            connection.sendall(b"".join(itertools.islice(following, more)))
             sent += more
     return answered, time.perf_counter() - begun
 
@@ -101,6 +112,7 @@ def main() -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--record-bytes", type=int, required=True)
+    parser.add_argument("--partitions", default="0", help="of one leader: 0,2,4")
     parser.add_argument("--acks", default="all")
     parser.add_argument("--in-flight", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1e9)
@@ -109,20 +121,25 @@ def main() -> None:
     value = payload_values(arguments.record_bytes, count=1)
     batch = wire.record_batch(value, int(time.time() * 1000))
     acks = -1 if arguments.acks == "all" else int(arguments.acks)
-    request = wire.produce_request(arguments.topic, 0, batch, acks=acks)
+    requests = [
+        wire.produce_request(arguments.topic, int(each), batch, acks=acks)
+        for each in arguments.partitions.split(",")
+    ]
     with connect(arguments.bootstrap) as connection:
         if arguments.in_flight == 1:
-            warm = len(round_trips(connection, request, seconds=_WARM_UP_S))
-            took = sorted(round_trips(connection, request, seconds=arguments.seconds))
+            warm = len(round_trips(connection, requests[0], seconds=_WARM_UP_S))
+            took = sorted(round_trips(connection, requests[0], seconds=arguments.seconds))
             found = {"p50_ms": percentile(took, 0.5) * 1e3, "p99_ms": percentile(took, 0.99) * 1e3}
             print(json.dumps(found | {"requests": len(took), "total": warm + len(took)}))
             return
         limits = {"in_flight": arguments.in_flight, "requests": arguments.requests}
         warm = 0
         if arguments.seconds < 1e9:
-            warm, _ = keep_under_way(connection, request, seconds=_WARM_UP_S, **limits)
-        done, seconds = keep_under_way(connection, request, seconds=arguments.seconds, **limits)
-        print(json.dumps({"seconds": seconds, "requests": done, "total": warm + done}))
+            warm, _ = keep_under_way(connection, requests, seconds=_WARM_UP_S, **limits)
+        spent = time.process_time()
+        done, seconds = keep_under_way(connection, requests, seconds=arguments.seconds, **limits)
+        found = {"seconds": seconds, "requests": done, "total": warm + done}
+        print(json.dumps(found | {"client_cpu_s": time.process_time() - spent}))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compat_tests.servers import metadata_probe
-from compat_tests.servers.process import ServerFailed, ServerProcess
+from compat_tests.servers.process import (
+    ServerFailed,
+    ServerProcess,
+    cpu_seconds_of,
+    rss_bytes_of,
+)
 from compat_tests.servers.secrets import secrets_in, shown_secrets
 
 _WORKER = re.compile(rb"/worker-(\d+)\0")
@@ -90,6 +95,14 @@ class KledgerServer(ServerProcess):
             words += ["--set", f"{key}={value}"]
         return words
 
+    def cpu_seconds(self) -> float:
+        """Give the CPU time of the process so far, and that of its workers that run now."""
+        return super().cpu_seconds() + sum(map(cpu_seconds_of, self.worker_ids().values()))
+
+    def rss_bytes(self) -> int:
+        """Give the resident memory of the process and its workers."""
+        return super().rss_bytes() + sum(map(rss_bytes_of, self.worker_ids().values()))
+
     def kill(self) -> int:
         """End the process as a crash would, and its workers, which would stop in order."""
         if self.workers and self.is_running():
@@ -127,6 +140,8 @@ class KledgerServer(ServerProcess):
 
     def worker_ids(self) -> dict[int, int]:
         """Give the process ids of the workers that run now, by their numbers."""
+        if not self.workers:
+            return {}
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         found = {}
         for each in map(int, children):

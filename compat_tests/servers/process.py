@@ -36,6 +36,17 @@ def die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def cpu_seconds_of(process_id: int) -> float:
+    """Give the CPU time of all threads of a process so far, ended ones too, user and kernel."""
+    # The clock of another process, as clock_getcpuclockid(3) makes it: /proc has only ticks.
+    return time.clock_gettime((~process_id << 3) | _CPUCLOCK_SCHED)
+
+
+def rss_bytes_of(process_id: int) -> int:
+    """Give the resident memory of a process."""
+    return int(Path(f"/proc/{process_id}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+
 class ServerProcess(ABC):
     """What kledger and the reference have in common; a subclass says how its process begins.
 
@@ -178,12 +189,11 @@ class ServerProcess(ABC):
 
     def cpu_seconds(self) -> float:
         """Give the CPU time of all threads so far, ended ones too, user and kernel."""
-        # The clock of another process, as clock_getcpuclockid(3) makes it: /proc has only ticks.
-        return time.clock_gettime((~self.pid << 3) | _CPUCLOCK_SCHED)
+        return cpu_seconds_of(self.pid)
 
     def rss_bytes(self) -> int:
         """Give the resident memory."""
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+        return rss_bytes_of(self.pid)
 
     def log_tail(self) -> str:
         """Give the end of the log, for messages."""
