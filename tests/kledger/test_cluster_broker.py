@@ -11,7 +11,7 @@ import pytest
 
 import kledger
 from kledger.cluster_broker import ClusterBroker
-from kledger.ledger.cluster import PostgresDatabase
+from kledger.ledger.cluster import PostgresDatabase, standby
 from kledger.settings import Settings, load
 from kledger.wiring import CannotStart
 from tests.ledger.cluster.database_words import owner
@@ -26,7 +26,10 @@ class Cluster:
         self.database = PostgresDatabase(url)
         self.database.create(cluster_id="test-cluster", store=self.store)
 
-    def settings(self, broker_id: int = 1, **flags: object) -> Settings:
+    def settings(self, broker_id: int = 1, native: bool = True, /, **flags: object) -> Settings:
+        """Return settings; a test that starts processes has no native listener, as gRPC forks."""
+        if native:
+            flags["server.native"] = "127.0.0.1:0"
         return load(
             flags={
                 "cluster.url": self.url,
@@ -34,7 +37,6 @@ class Cluster:
                 "cluster.sql_asynchronous": True,
                 "kafka.node_id": broker_id,
                 "server.kafka": "127.0.0.1:0",
-                "server.native": "127.0.0.1:0",
                 **flags,
             }
         )
@@ -167,7 +169,7 @@ async def test_fenced_owner_becomes_a_standby_again(cluster: Cluster) -> None:
 async def test_broker_ends_although_the_database_is_away(
     cluster: Cluster, postgres_server: PostgresServer
 ) -> None:
-    async with running(cluster.settings(1)) as broker:
+    async with running(cluster.settings(1, False)) as broker:
         await broker.native()
         # In a thread: the broker has to go on meanwhile.
         await asyncio.to_thread(postgres_server.stop)
@@ -177,7 +179,10 @@ async def test_broker_ends_although_the_database_is_away(
             await asyncio.to_thread(postgres_server.start)
 
 
-async def test_standby_ends_when_a_newer_process_has_its_number(cluster: Cluster) -> None:
+async def test_standby_ends_when_a_newer_process_has_its_number(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby, "ASK_EVERY_MS", 0)
     session = owner(cluster.database, 9)
     async with running(cluster.settings(1)) as first:
         await first.standby_address()
@@ -231,9 +236,9 @@ async def test_database_that_has_lost_commits_ends_the_broker_with_the_reason(
     cluster: Cluster, postgres_server: PostgresServer
 ) -> None:
     name = cluster.url.partition("@/")[2].partition("?")[0]
-    forget = "UPDATE kledger.stream SET seq = 1"
-    async with running(cluster.settings(1)) as broker:
-        await send(await broker.native(), b"one")
+    forget = "UPDATE kledger.stream SET seq = 0"
+    async with running(cluster.settings(1, False)) as broker:
+        await broker.native()
         await asyncio.to_thread(postgres_server.execute, forget, database=name)
         with pytest.raises(CannotStart, match="the database has lost commits"):
             await broker.task
