@@ -44,6 +44,12 @@ CURRENT_EVERY_MS: Final = 250
 """How often a broker that ends looks whether its commits are still answered."""
 TIER: Final = "tier"
 """Below the URL of the cluster's object store: the copies of closed ledgers."""
+OFFLOAD_AT_ONCE: Final = {
+    "kledger.offload.threshold.bytes": "0",
+    "kledger.offload.deletion.lag.ms": "0",
+}
+"""Settings of topics, unless others are given: a closed ledger is better kept in the tier's format,
+and the objects of the write-ahead log get free."""
 
 
 class ClusterBroker:
@@ -259,6 +265,7 @@ def _owner_settings(settings: Settings, cluster: ClusterDescription) -> Settings
     url = settings.offload.url or f"{cluster.store.rstrip('/')}/{TIER}"
     return replace(
         settings,
+        topics=replace(settings.topics, configs={**OFFLOAD_AT_ONCE, **settings.topics.configs}),
         server=replace(settings.server, memory=True),
         offload=replace(settings.offload, url=url),
         kafka=replace(settings.kafka, cluster_id=cluster.cluster_id),

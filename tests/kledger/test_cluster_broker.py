@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 import kledger
-from kledger.cluster_broker import ClusterBroker
+from kledger.cluster_broker import TIER, ClusterBroker
 from kledger.ledger.cluster import PostgresDatabase, standby
 from kledger.settings import Settings, load
 from kledger.wiring import CannotStart
@@ -164,6 +164,22 @@ async def test_fenced_owner_becomes_a_standby_again(cluster: Cluster) -> None:
         await send(address, b"two")
         assert [b"one", b"two"] == await stored(address)
     assert 2 == cluster.database.describe().epoch
+
+
+async def test_closed_ledgers_go_to_the_tier_below_the_store(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    flags = {"topics.log_roll_ms": "1", "server.log_retention_check_interval_ms": 50}
+    values = [b"%d" % number + b"." * 100 for number in range(5)]
+    async with running(cluster.settings(1, **flags)) as broker:
+        address = await broker.native()
+        for value in values:  # a ledger each
+            await send(address, value)
+        tier = tmp_path / "objects" / TIER
+        await wait_for(lambda: len(list(tier.rglob("*-ledger-*-index"))) == len(values) - 1)
+        assert values == await stored(address)
+    async with running(cluster.settings(2, **flags)) as broker:
+        assert values == await stored(await broker.native())
 
 
 async def test_broker_ends_although_the_database_is_away(
