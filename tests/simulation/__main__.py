@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 
+from tests.simulation.cluster_run import ClusterRun
 from tests.simulation.coordinators.run import CoordinatorRun
 from tests.simulation.named_topics.run import NamedTopicRun
 from tests.simulation.run import Failure, Run, simulation
@@ -25,12 +26,15 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print its trace")
     parser.add_argument("--coordinators", action="store_true", help="run coordinators, not ledgers")
     parser.add_argument("--named-topics", action="store_true", help="run named topics")
+    parser.add_argument("--cluster", action="store_true", help="run ledgers without a disk")
     options = parser.parse_args()
     make: MakeRun = Run
     if options.coordinators:
         make = CoordinatorRun
     elif options.named_topics:
         make = NamedTopicRun
+    elif options.cluster:
+        make = ClusterRun
     if options.seed is not None:
         return replay(options.seed, make, with_trace=options.trace)
     failures = run_seeds(

@@ -5,7 +5,7 @@ writing. A commit has separate steps, so that time passes between them.
 Must not know: the store on top.
 """
 
-from kledger.ledger.engine.base import Buffer, CommitGroup, Move
+from kledger.ledger.engine.base import Buffer, CommitGroup, Move, TwoStepEngine
 from kledger.ledger.engine.errors import StorageError, SyncFailed
 from kledger.ledger.engine.memory import MemoryEngine
 from tests.simulation.disk import Disk
@@ -46,11 +46,16 @@ class SimulatedEngine:
         self._unchecked_groups = 0
         self._drops = 0
         self._is_committing = False
-        self._memory = MemoryEngine()
-        for group in disk.groups:
-            self._memory.commit(group, sync=True)
-            self._memory.index(group)
+        self._memory = self._opened()
         disk.sync()
+
+    def _opened(self) -> TwoStepEngine:
+        """Return an engine with everything on the disk."""
+        memory = MemoryEngine()
+        for group in self._disk.groups:
+            memory.commit(group, sync=True)
+            memory.index(group)
+        return memory
 
     # Changing
 
@@ -139,6 +144,7 @@ class SimulatedEngine:
 
     def stored_entries(self) -> dict[int, list[int]]:
         """Return for every ledger with data the ids of its entries; for checks."""
+        assert isinstance(self._memory, MemoryEngine)
         return {ledger: sorted(entries) for ledger, entries in self._memory._ledgers.items()}
 
     # Ending

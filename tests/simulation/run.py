@@ -132,20 +132,27 @@ class Run:
         self._faults.is_on = False
         self._bucket.end_process(self._clock.now_ms())
         self._model.lose_all()
+        self._crash(ending)
+
+    def _crash(self, ending: Ending) -> None:
+        """Lose what a crash loses."""
         if ending is Ending.POWER_CUT:
             lost = self._disk.cut_power(self._random.choice((0, 0, 1, 3)))
             self._write_line(f"{lost} groups are lost")
             self._watch.restart(self._disk.groups)
             self._model.may_lack_acknowledged |= not self._sync
 
-    def _new_scene(self, loop: SimulatedLoop) -> Scene:
-        engine = SimulatedEngine(
+    def _new_engine(self) -> SimulatedEngine:
+        return SimulatedEngine(
             self._disk,
             self._faults,
             self._schedule,
             checkpoint_groups=self._profile.checkpoint_groups,
             resident=self._profile.resident,
         )
+
+    def _new_scene(self, loop: SimulatedLoop) -> Scene:
+        engine = self._new_engine()
 
         async def open_store() -> LedgerStore:
             store = LedgerStore.open(

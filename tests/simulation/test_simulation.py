@@ -7,14 +7,18 @@ import os
 
 import pytest
 
-from tests.simulation.seeds import run_seeds
+from tests.simulation.cluster_run import ClusterRun
+from tests.simulation.run import Run
+from tests.simulation.seeds import MakeRun, run_seeds
 
 SEEDS = 60
 ALL_SEEDS = 20_000
+CLUSTER_SEEDS = 20
+ALL_CLUSTER_SEEDS = 2_000
 
 
-def hold(seeds: range) -> None:
-    failures = run_seeds(seeds, processes=os.cpu_count() or 1)
+def hold(seeds: range, make: MakeRun = Run) -> None:
+    failures = run_seeds(seeds, processes=os.cpu_count() or 1, make=make)
     assert not failures, "\n\n".join(map(str, failures))
 
 
@@ -25,3 +29,12 @@ def test_the_ledger_holds() -> None:
 @pytest.mark.slow
 def test_the_ledger_holds_for_many_seeds() -> None:
     hold(range(SEEDS, ALL_SEEDS))
+
+
+def test_the_ledger_holds_without_a_disk() -> None:
+    hold(range(CLUSTER_SEEDS), ClusterRun)
+
+
+@pytest.mark.slow
+def test_the_ledger_holds_without_a_disk_for_many_seeds() -> None:
+    hold(range(CLUSTER_SEEDS, ALL_CLUSTER_SEEDS), ClusterRun)

@@ -12,8 +12,17 @@ from random import Random
 
 import pytest
 
+from kledger.ledger.cluster import takeover, upkeep
 from kledger.ledger.cluster.cluster_engine import ClusterEngine
+from kledger.ledger.cluster.commit_stream import CommitStream
+from kledger.ledger.cluster.database import GroupId
 from kledger.ledger.cluster.faulty_database import DatabaseFault
+from kledger.ledger.cluster.group_log import EncodedGroup, GroupLog, _CommittedGroup
+from kledger.ledger.cluster.object_format import ObjectFooter
+from kledger.ledger.cluster.object_writer import ObjectWriter
+from kledger.ledger.cluster.upkeep import Upkeep
+from kledger.ledger.cluster.wal_gc_plan import plan_forgetting
+from kledger.ledger.cluster.wal_index import WalIndex
 from kledger.ledger.cluster.wal_plan import WalLimits
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.errors import StorageError, StorageWriteFailed, SyncFailed
@@ -162,6 +171,8 @@ class TakeoverRun:
 
     def database_fault(self, call: str) -> DatabaseFault:
         self.maybe_interrupt()
+        if self.is_faulty and self.random.random() < 0.2:
+            self.cluster.run_late()
         if not self.is_faulty or self.random.random() < 0.8:
             return DatabaseFault.NONE
         return self.random.choice([*DatabaseFault])
@@ -209,3 +220,53 @@ def test_nothing_acknowledged_is_lost(start: int) -> None:
             TakeoverRun(seed).go()
         except Exception as error:
             raise AssertionError(f"seed {seed} broke: {error!r}") from error
+
+
+def forget_at_once(upkeep: Upkeep) -> None:
+    """Forget what is unused now, though stored rows of the index may name it."""
+    upkeep._unused = upkeep._log.ask(lambda index: plan_forgetting(index.files, index.newest))
+    FORGET(upkeep)
+
+
+def settle_by_reading(stream: CommitStream, unknown: int) -> bool:
+    """Look whether a commit is there, without a barrier: it may come later."""
+    session = stream._database.describe().sessions[-1]
+    stream._seq = session.seq
+    return session.seq == unknown
+
+
+def acknowledge_first(log: GroupLog, group: CommitGroup, encoded: EncodedGroup | None) -> None:
+    """Take a failed commit for one that was answered."""
+    try:
+        COMMIT(log, group, encoded)
+    except SyncFailed:
+        log._committed.append(_CommittedGroup(group, GroupId(1, 1), encoded))
+
+
+FORGET, COMMIT = Upkeep._forget, GroupLog.commit
+MISTAKES: dict[str, tuple[object, str, object]] = {
+    "a group is forgotten while rows name it": (Upkeep, "_forget", forget_at_once),
+    "an unknown outcome is settled by reading": (CommitStream, "_settle", settle_by_reading),
+    "a commit is acknowledged without an answer": (GroupLog, "commit", acknowledge_first),
+    "an append that is replayed counts twice": (WalIndex, "last_entry", lambda _index, _ledger: -1),
+    "a dropped ledger stays": (WalIndex, "_drop", lambda _index, _ledger: None),
+    "footers begin after the newest group": (
+        takeover,
+        "decode_footer",
+        lambda *_: ObjectFooter([]),
+    ),
+    "an abandoned PUT stays": (ObjectWriter, "take_abandoned", lambda _writer, _now_ms: []),
+    "PUTs without a commit stay": (upkeep, "plan_sweep", lambda *_, **__: []),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_planted_mistakes_are_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*MISTAKES[mistake])
+    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever breaks first
+        run_some(range(150))
+
+
+def run_some(seeds: range) -> None:
+    for seed in seeds:
+        TakeoverRun(seed).go()
