@@ -16,7 +16,6 @@ from kledger.ledger.cluster.database import (
     Change,
     ClusterDatabase,
     DatabaseError,
-    DatabaseUnavailable,
     GroupId,
     StoredGroup,
     WalGroup,
@@ -66,7 +65,7 @@ class Takeover:
             for page in self._database.rows(STORE_ROWS, _after(STORE_ROWS)):
                 rows.apply(page)
                 self._show_life()
-        except DatabaseUnavailable as error:
+        except DatabaseError as error:
             raise StorageError(f"the rows cannot be loaded: {error}") from error
 
     def load_index(self) -> WalIndex:
@@ -83,7 +82,7 @@ class Takeover:
                 for key, value in page:
                     index.load_row(key[len(INDEX_ROWS) :], value)
                 self._show_life()
-        except DatabaseUnavailable as error:
+        except DatabaseError as error:
             raise StorageError(f"the index cannot be loaded: {error}") from error
         except IndexRowDamaged as error:
             raise IndexCorrupt(str(error)) from error

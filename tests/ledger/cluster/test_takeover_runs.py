@@ -14,7 +14,6 @@ import pytest
 
 from kledger.ledger.cluster import takeover, upkeep
 from kledger.ledger.cluster.cluster_engine import ClusterEngine
-from kledger.ledger.cluster.commit_stream import CommitStream
 from kledger.ledger.cluster.database import GroupId
 from kledger.ledger.cluster.faulty_database import DatabaseFault
 from kledger.ledger.cluster.group_log import EncodedGroup, GroupLog, _CommittedGroup
@@ -228,13 +227,6 @@ def forget_at_once(upkeep: Upkeep) -> None:
     FORGET(upkeep)
 
 
-def settle_by_reading(stream: CommitStream, unknown: int) -> bool:
-    """Look whether a commit is there, without a barrier: it may come later."""
-    session = stream._database.describe().sessions[-1]
-    stream._seq = session.seq
-    return session.seq == unknown
-
-
 def acknowledge_first(log: GroupLog, group: CommitGroup, encoded: EncodedGroup | None) -> None:
     """Take a failed commit for one that was answered."""
     try:
@@ -246,7 +238,6 @@ def acknowledge_first(log: GroupLog, group: CommitGroup, encoded: EncodedGroup |
 FORGET, COMMIT = Upkeep._forget, GroupLog.commit
 MISTAKES: dict[str, tuple[object, str, object]] = {
     "a group is forgotten while rows name it": (Upkeep, "_forget", forget_at_once),
-    "an unknown outcome is settled by reading": (CommitStream, "_settle", settle_by_reading),
     "a commit is acknowledged without an answer": (GroupLog, "commit", acknowledge_first),
     "an append that is replayed counts twice": (WalIndex, "last_entry", lambda _index, _ledger: -1),
     "a dropped ledger stays": (WalIndex, "_drop", lambda _index, _ledger: None),
