@@ -10,6 +10,7 @@ command line: libpq's PGPASSWORD and PGPASSFILE work.
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from kledger.cli import add_verbs, failure, usage_error
 from kledger.cli.live import print_result
 from kledger.cli.plain_text import table
 from kledger.gateway.wire.uuid_text import uuid_text
-from kledger.ledger import InvalidArgument, ObjectStoreTiers
+from kledger.ledger import InvalidArgument, LedgerError, ObjectStoreTiers
 from kledger.runtime.entropy import SystemEntropy
 from kledger.setting_values import SettingError
 from kledger.settings import Settings, load
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _VERBS = {
     "init": "make a cluster in a database that has none",
+    "import": "copy the data folder of a stopped server into a cluster that has no data",
     "status": "show the owner of a cluster, the brokers that wait, and what the database may lose",
 }
 _EXIT_CODES = "exit code 0: done; 1: the database failed; 2: a mistake of the caller"
@@ -45,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="one setting of a broker; may be repeated",
         )  # fmt: skip
         each.add_argument("--json", action="store_true", help="print one JSON document")
+    added["import"].add_argument(
+        "--data", metavar="DIR", type=Path, required=True, help="the folder of the server"
+    )
     added["init"].add_argument(
         "--store", metavar="URL", help="of the object store: s3://BUCKET/PREFIX, gs://…, az://…"
     )
@@ -76,13 +81,13 @@ def _run_on_database(arguments: argparse.Namespace, settings: Settings, url: str
         PostgresDatabase,
     )
 
-    verb = {"init": _init, "status": _status}[arguments.verb]
+    verb = {"init": _init, "import": _import, "status": _status}[arguments.verb]
     database = PostgresDatabase(url)
     try:
         verb(database, arguments, settings)
-    except (ClusterExists, DatabaseUnusable, SettingError) as error:
+    except (ClusterExists, DatabaseUnusable, InvalidArgument, SettingError) as error:
         return usage_error(str(error))
-    except DatabaseError as error:
+    except (DatabaseError, LedgerError) as error:
         return failure(str(error))
     finally:
         database.close()
@@ -100,6 +105,20 @@ def _init(database: "ClusterDatabase", arguments: argparse.Namespace, settings: 
     cluster_id = settings.kafka.cluster_id or uuid_text(SystemEntropy().uuid4())
     database.create(cluster_id=cluster_id, store=store)
     _show(database.describe(), arguments)
+
+
+def _import(database: "ClusterDatabase", arguments: argparse.Namespace, settings: Settings) -> None:
+    from kledger.ledger.cluster.folder_import import ImportProgress, import_data_folder
+
+    def report(done: ImportProgress) -> None:
+        if not arguments.json and sys.stderr.isatty():
+            print(f"{done.entries} entries, {done.size >> 20} MiB", end="\r", file=sys.stderr)
+
+    done = import_data_folder(
+        database, arguments.data, options=settings.offload.options, report=report
+    )
+    line = f"imported {done.ledgers} ledgers, {done.entries} entries, {done.size} bytes, "
+    print_result(arguments, done._asdict(), [f"{line}{done.rows} rows"])
 
 
 def _status(database: "ClusterDatabase", arguments: argparse.Namespace, _: Settings) -> None:

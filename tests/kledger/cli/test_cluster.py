@@ -1,7 +1,11 @@
 """`kledger cluster` against a real database."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
+from kledger.ledger import LedgerStore
 from kledger.ledger.cluster import PostgresDatabase, SessionBroker
 from kledger.ledger.cluster.database import Change, WalGroup
 from tests.kledger.cli.serving import Capture
@@ -99,3 +103,19 @@ def test_database_that_is_away_is_a_failure(shell: Shell) -> None:
     found = shell("status", "postgresql://127.0.0.1:1/x")
     assert (1, 1) == (found.code, len(found.err))
     assert "no connection to the database" in found.err[0]
+
+
+async def test_folder_is_imported(shell: Shell, postgres_url: str, tmp_path: Path) -> None:
+    async with LedgerStore.open(tmp_path / "data") as store:
+        ml = await store.open_managed_ledger("orders")
+        for number in range(3):
+            await ml.add_entry(b"entry %d" % number)
+    shell("init", postgres_url, "--store", f"file://{tmp_path}/objects")
+    words = "import", postgres_url, "--data", tmp_path / "data"
+    done = await asyncio.to_thread(shell, *words)
+    assert (0, "imported 1 ledgers, 3 entries, 21 bytes, ") == (done.code, done.out[0][:41])
+    assert "no broker owns the cluster" in shell("status", postgres_url).out
+    again = await asyncio.to_thread(shell, *words)
+    assert 2 == again.code
+    assert "a folder is imported into a cluster without data" in again.err[0]
+    assert 2 == shell("import", postgres_url, "--data", tmp_path).code

@@ -18,7 +18,6 @@ from kledger.ledger.cluster.database import GroupId
 from kledger.ledger.cluster.faulty_database import DatabaseFault
 from kledger.ledger.cluster.group_log import EncodedGroup, GroupLog, _CommittedGroup
 from kledger.ledger.cluster.object_format import ObjectFooter
-from kledger.ledger.cluster.object_writer import ObjectWriter
 from kledger.ledger.cluster.upkeep import Upkeep
 from kledger.ledger.cluster.wal_gc_plan import plan_forgetting
 from kledger.ledger.cluster.wal_index import WalIndex
@@ -128,8 +127,14 @@ class TakeoverRun:
         elif dice < 0.9:
             engine.upkeep.heartbeat()
         else:
-            with suppress(StorageError):  # a failure is no wrong answer
-                assert self.content == Content.of(engine, self.ledgers)
+            self.compare(engine)
+
+    def compare(self, engine: ClusterEngine) -> None:
+        """Read everything; what an owner that was fenced reads is old, so it is not compared."""
+        before = self.content
+        with suppress(StorageError):  # a failure is no wrong answer
+            found = Content.of(engine, self.ledgers)
+            assert found == before or engine.epoch < self.cluster.tables.describe().epoch
 
     def commit(self, engine: ClusterEngine) -> None:
         group = self.group()
@@ -246,7 +251,6 @@ MISTAKES: dict[str, tuple[object, str, object]] = {
         "decode_footer",
         lambda *_: ObjectFooter([]),
     ),
-    "an abandoned PUT stays": (ObjectWriter, "take_abandoned", lambda _writer, _now_ms: []),
     "PUTs without a commit stay": (upkeep, "plan_sweep", lambda *_, **__: []),
 }
 
