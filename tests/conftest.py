@@ -23,7 +23,7 @@ _DATABASES = count(1)
 # On a loaded machine an example may take long without being wrong.
 settings.register_profile(
     "kledger",
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
