@@ -32,7 +32,11 @@ settings.register_profile("all", parent=settings.get_profile("kledger"), max_exa
 settings.register_profile("thorough", parent=settings.get_profile("kledger"), max_examples=2_000)
 # The same examples in every run, whatever ran before: tests/mutation compares runs.
 settings.register_profile(
-    "repeatable", parent=settings.get_profile("kledger"), derandomize=True, database=None
+    "repeatable",
+    parent=settings.get_profile("kledger"),
+    max_examples=40,
+    derandomize=True,
+    database=None,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kledger"))
 

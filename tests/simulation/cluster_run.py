@@ -123,9 +123,11 @@ class ClusterRun(Run):
             self.cluster.run_late()
         if request != "put" or self._cluster_random.random() > FAULT_RATE:
             return ObjectFault.NONE
-        return self._cluster_random.choice([*ObjectFault])
+        fault: ObjectFault = self._cluster_random.choice([*ObjectFault])
+        return fault
 
     def _database_fault(self, call: str) -> DatabaseFault:
         if call not in {"commit", "barrier"} or self._cluster_random.random() > FAULT_RATE:
             return DatabaseFault.NONE
-        return self._cluster_random.choice([*DatabaseFault])
+        fault: DatabaseFault = self._cluster_random.choice([*DatabaseFault])
+        return fault

@@ -96,7 +96,8 @@ async def test_missing_entry_ends_an_import(tmp_path: Path) -> None:
     source = LogRocksdbEngine(tmp_path)
     engine = ModelCluster().own()
     last_entry: Callable[[int], int] = source.last_entry
-    source.last_entry = lambda ledger_id: last_entry(ledger_id) + 1  # type: ignore[method-assign]  # a gap
+    # A gap at the end.
+    source.last_entry = lambda ledger_id: last_entry(ledger_id) + 1  # type: ignore[method-assign]
     with pytest.raises(Corrupt, match="no entry"):
         FolderImport(source, engine).run(lambda _: None)
     source.close()

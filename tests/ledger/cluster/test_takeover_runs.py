@@ -171,7 +171,8 @@ class TakeoverRun:
         self.maybe_interrupt()
         if not self.is_faulty or self.random.random() < 0.8:
             return ObjectFault.NONE
-        return self.random.choice([*ObjectFault])
+        fault: ObjectFault = self.random.choice([*ObjectFault])
+        return fault
 
     def database_fault(self, call: str) -> DatabaseFault:
         self.maybe_interrupt()
@@ -179,7 +180,8 @@ class TakeoverRun:
             self.cluster.run_late()
         if not self.is_faulty or self.random.random() < 0.8:
             return DatabaseFault.NONE
-        return self.random.choice([*DatabaseFault])
+        fault: DatabaseFault = self.random.choice([*DatabaseFault])
+        return fault
 
     def maybe_interrupt(self) -> None:
         self.interrupt_in -= 1
