@@ -54,6 +54,7 @@ class Services:
         cluster_offsets: what groups of all brokers have committed; None: there is no other broker.
         remote_transactions: those that other brokers coordinate; None: there is no other broker.
         catch_up: with what other brokers have changed; None: there is no other broker.
+        is_current: whether no other broker can have taken everything over; None: none ever does.
         authorizer: decides what clients may do; None: every client may do everything.
         audit: logs what clients were refused, and what they changed.
     """
@@ -79,6 +80,7 @@ class Services:
     cluster_offsets: "ClusterOffsets | None" = None
     remote_transactions: "RemoteTransactions | None" = None
     catch_up: CatchUp | None = None
+    is_current: Callable[[], bool] | None = None
     authorizer: "Authorizer | None" = None
     audit: AuditLog = field(init=False)
     entropy: Entropy = field(default_factory=SystemEntropy)

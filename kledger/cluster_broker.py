@@ -208,6 +208,7 @@ class ClusterBroker:
             clock=self._clock,
             engine=mine.engine,
             leader_epoch=epoch,
+            is_current=mine.engine.is_current,
         )
         try:
             await server.start()

@@ -99,6 +99,7 @@ class BrokerServer:
         make_connection: ConnectionMaker | None = None,
         worker: "WorkerIdentity | None" = None,
         leader_epoch: int = 0,
+        is_current: Callable[[], bool] | None = None,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -113,10 +114,12 @@ class BrokerServer:
             worker: which of several workers this server is; None: it is alone.
             leader_epoch: under which it leads its partitions; a server that takes over a store has
                 a higher one than those before.
+            is_current: whether no other server can have taken over the store; None: none ever does.
         """
         self._settings = settings
         self._worker = worker
         self._leader_epoch = leader_epoch
+        self._is_current = is_current
         self._on_crash = on_crash
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
@@ -343,7 +346,7 @@ class BrokerServer:
             cluster=None if cluster is None else cluster.topics,
             leader_epoch=self._leader_epoch,
         )
-        return open_services(
+        services = open_services(
             store,
             registry,
             cluster=cluster,
@@ -354,6 +357,8 @@ class BrokerServer:
             entropy=self._entropy,
             metrics=store.metrics,
         )
+        services.is_current = self._is_current
+        return services
 
     async def _open_tier(self, store: LedgerStore) -> Tier | None:
         """Return the tier of the settings, if they name one; the store remembers its URL."""

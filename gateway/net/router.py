@@ -3,7 +3,8 @@
 Rule: a route is built at the first request of its key, and kept. A key or version that is not in
 `served_apis` has no route, and its connection is closed; only ApiVersions is answered. A request
 that needs a right on the cluster is refused here, by the table of `api_rights`. Before a request
-about what brokers share, its broker applies what other brokers have changed.
+about what brokers share, its broker applies what other brokers have changed. A broker that may
+have lost its cluster refuses the requests of `newest_answers`.
 Must not know: sockets, response order, what an API means.
 """
 
@@ -15,6 +16,7 @@ from typing import Any, Final, cast
 from kledger.gateway.api_rights import API_RIGHTS, REFUSALS, REPEATED_REFUSALS, request_rights
 from kledger.gateway.net.error_response import NoErrorField, error_response
 from kledger.gateway.net.ports import FrameHandler, ResponseFrame
+from kledger.gateway.newest_answers import NOT_CURRENT_ERRORS
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.served_apis import HANDLERS_BY_KEY, HandlerSpec
 from kledger.gateway.services import CatchUp, Services
@@ -45,8 +47,8 @@ class Route:
     """How one API key is served."""
 
     __slots__ = (
-        "_catch_up", "_handle", "_has_request_rights", "_messages", "flexible_since",
-        "frame_handler", "request_ms", "requests", "spec"
+        "_catch_up", "_handle", "_has_request_rights", "_is_current", "_messages",
+        "flexible_since", "frame_handler", "request_ms", "requests", "spec"
     )  # fmt: skip
 
     def __init__(self, spec: HandlerSpec, services: Services) -> None:
@@ -62,6 +64,7 @@ class Route:
             "request_ms", "time from the start of requests to their responses", api
         )
         self._catch_up = services.catch_up if spec.key in SHARED else None
+        self._is_current = services.is_current if spec.key in NOT_CURRENT_ERRORS else None
         self.frame_handler: FrameHandler | None = None
         if hasattr(handler, "make_handler"):
             self.frame_handler = handler.make_handler(services)
@@ -78,6 +81,9 @@ class Route:
         request = decode(self._messages.REQUEST, context.version, frame, body_start)
         if self._has_request_rights and not self._admits(context):
             return self._refusal(context, request)
+        if self._is_current is not None and not self._is_current():
+            error = NOT_CURRENT_ERRORS[self.spec.key]
+            return error_response(request, self._messages.RESPONSE, context.version, error)
         if self._catch_up is not None:
             return self._handle_caught_up(self._catch_up, context, request)
         return self._handle(context, request)
