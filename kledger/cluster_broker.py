@@ -25,6 +25,7 @@ from kledger.ledger.cluster import (
     SessionFenced,
     Standby,
     check_cluster,
+    show_cluster,
 )
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock, SystemClock, boot_ms
@@ -212,6 +213,7 @@ class ClusterBroker:
         )
         try:
             await server.start()
+            show_cluster(server.metrics, mine)
             self._announce(server.ready_line())
             error = await crash
             if isinstance(error, LedgerError):

@@ -38,6 +38,7 @@ from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.free_memory import FreeMemory, release_object_memory
+from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.setting_values import joined_address, split_address
@@ -222,6 +223,12 @@ class BrokerServer:
         """Return the line with the addresses, which programs wait for."""
         kafka, native = self.kafka_address or "-", self.native_address or "-"
         return f"kledger ready kafka={kafka} native={native} admin={self.admin_address or '-'}"
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics of a started server."""
+        assert self._store is not None, "the server is not running"
+        return self._store.metrics
 
     @property
     def broker(self) -> "NativeService":

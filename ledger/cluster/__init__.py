@@ -3,6 +3,7 @@
 Rule: nothing of it is imported by a server that has a data folder. This is what programs use of it.
 """
 
+from kledger.ledger.cluster.cluster_metrics import show_cluster
 from kledger.ledger.cluster.database import (
     ClusterDatabase,
     ClusterDescription,
@@ -33,4 +34,5 @@ __all__ = [
     "Standby",
     "check_cluster",
     "loss_risks",
+    "show_cluster",
 ]

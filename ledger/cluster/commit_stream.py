@@ -65,6 +65,8 @@ class CommitStream:
         """
         self.session = session
         self.epoch = acquired.epoch
+        self.commit_count = self.commit_ms = 0
+        """Answered commits, and the time that they took."""
         self.barrier_count = 0
         """How many outcomes had to be settled."""
         self.answered_at_ms = acquired_at_ms
@@ -111,6 +113,8 @@ class CommitStream:
                     return GroupId(self.epoch, seq)
             else:
                 self._seq, self.answered_at_ms = seq, sent_at_ms
+                self.commit_count += 1
+                self.commit_ms += self._now_ms() - sent_at_ms
                 return GroupId(self.epoch, seq)
 
     def _settle(self, unknown: int) -> bool:

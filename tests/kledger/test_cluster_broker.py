@@ -74,12 +74,15 @@ class Running:
 
     async def native(self) -> str:
         """Wait until it is the owner; return its address for native clients."""
+        return (await self.addresses())["native"]
+
+    async def addresses(self) -> dict[str, str]:
+        """Wait until it is the owner; return its addresses."""
         line = await self.line()
         while line.startswith("kledger standby "):
             line = await self.line()
-        found = re.fullmatch(r"kledger ready kafka=\S+ native=(\S+) admin=\S+", line)
-        assert found is not None, line
-        return found[1]
+        assert line.startswith("kledger ready "), line
+        return dict(re.findall(r"(\w+)=(\S+)", line))
 
     async def end(self) -> int:
         if not self.ending.done():
@@ -164,6 +167,19 @@ async def test_fenced_owner_becomes_a_standby_again(cluster: Cluster) -> None:
         await send(address, b"two")
         assert [b"one", b"two"] == await stored(address)
     assert 2 == cluster.database.describe().epoch
+
+
+async def test_owner_shows_its_commits(cluster: Cluster) -> None:
+    async with running(cluster.settings(1, **{"server.admin": "127.0.0.1:0"})) as broker:
+        addresses = await broker.addresses()
+        await send(addresses["native"], b"one")
+        status, page = await text_of(addresses["admin"], "metrics")
+        assert 200 == status
+        shown = dict(re.findall(r"^kledger_cluster_(\w+) (\d+)", page, re.MULTILINE))
+        assert ("1", "1", "0") == (shown["epoch"], shown["is_current"], shown["settled_commits"])
+        assert int(shown["commits"]) > 1
+        assert int(shown["inline_groups"]) > 0
+        assert "serving\n" == (await text_of(addresses["admin"], "health"))[1]
 
 
 async def test_closed_ledgers_go_to_the_tier_below_the_store(

@@ -1,0 +1,48 @@
+"""Metrics of an owner: its commits, and its requests to the object store.
+
+Rule: numbers that only grow are gauges, too, as their owners count them anyway; each begins at zero
+with each takeover.
+Must not know: how metrics are shown.
+"""
+
+from collections.abc import Callable
+
+from kledger.ledger.cluster.owned_cluster import OwnedCluster
+from kledger.runtime.clock import boot_ms
+from kledger.runtime.metrics import Metrics
+
+
+def show_cluster(metrics: Metrics, mine: OwnedCluster) -> None:
+    """Show what an owner does, for as long as its server lives."""
+    stream, engine = mine.stream, mine.engine
+    shown: dict[str, tuple[Callable[[], int], str]] = {
+        "epoch": (lambda: stream.epoch, "epoch of the owner of the cluster"),
+        "is_current": (
+            lambda: int(engine.is_current()),
+            "1 while no other broker can own the cluster",
+        ),
+        "unanswered_ms": (
+            lambda: max(boot_ms() - stream.answered_at_ms, 0),
+            "time since the last answered commit was sent",
+        ),
+        "commits": (lambda: stream.commit_count, "answered commits"),
+        "commit_ms": (lambda: stream.commit_ms, "time until commits were answered"),
+        "settled_commits": (
+            lambda: stream.barrier_count,
+            "commits whose outcome was unknown and had to be settled",
+        ),
+        "puts": (lambda: engine.writer.puts, "objects written"),
+        "put_bytes": (lambda: engine.writer.put_bytes, "bytes of objects written"),
+        "put_failures": (lambda: engine.writer.put_failures, "failed requests to write objects"),
+        "gets": (lambda: engine.reader.gets, "ranges of objects read"),
+        "get_bytes": (lambda: engine.reader.get_bytes, "bytes of objects read"),
+        "inline_groups": (lambda: engine.encoder.inline_groups, "groups in the database"),
+        "inline_bytes": (lambda: engine.encoder.inline_bytes, "bytes of groups in the database"),
+        "rewritten_bytes": (
+            lambda: engine.upkeep.rewritten_bytes,
+            "bytes of groups that were written again to free objects",
+        ),
+        "deleted_objects": (lambda: engine.upkeep.deleted_objects, "objects deleted"),
+    }
+    for name, (read, about) in shown.items():
+        metrics.gauge(f"cluster_{name}", read, about)
