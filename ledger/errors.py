@@ -130,7 +130,7 @@ class StoreInUse(LedgerError):
 
 
 class StoreUnusable(LedgerError):
-    """The folder cannot be created, read or written, or contains foreign files."""
+    """The folder or object store cannot be created, read or written, or has foreign files."""
 
 
 def from_engine(error: BaseException) -> LedgerError:

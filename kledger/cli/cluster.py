@@ -9,6 +9,7 @@ command line: libpq's PGPASSWORD and PGPASSFILE work.
 """
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ from kledger.cli import add_verbs, failure, usage_error
 from kledger.cli.live import print_result
 from kledger.cli.plain_text import table
 from kledger.gateway.wire.uuid_text import uuid_text
-from kledger.ledger import InvalidArgument, LedgerError, ObjectStoreTiers
+from kledger.ledger import InvalidArgument, LedgerError, ObjectStoreTiers, StoreUnusable
+from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.entropy import SystemEntropy
 from kledger.setting_values import SettingError
 from kledger.settings import Settings, load
@@ -100,7 +102,8 @@ def _init(database: "ClusterDatabase", arguments: argparse.Namespace, settings: 
         raise SettingError("--store: expected the URL of an object store, got none")
     try:
         ObjectStoreTiers(settings.offload.options).check(store)
-    except InvalidArgument as error:
+        _check_store(store, settings)
+    except (InvalidArgument, StoreUnusable) as error:
         raise SettingError(f"--store: {error}") from None
     cluster_id = settings.kafka.cluster_id or uuid_text(SystemEntropy().uuid4())
     database.create(cluster_id=cluster_id, store=store)
@@ -119,6 +122,21 @@ def _import(database: "ClusterDatabase", arguments: argparse.Namespace, settings
     )
     line = f"imported {done.ledgers} ledgers, {done.entries} entries, {done.size} bytes, "
     print_result(arguments, done._asdict(), [f"{line}{done.rows} rows"])
+
+
+def _check_store(store: str, settings: Settings) -> None:
+    from kledger.ledger.cluster import ObjectStore, check_store
+
+    async def check() -> None:
+        pool = BlockingPool(1)
+        try:
+            await check_store(
+                ObjectStore(store, settings.offload.options, pool=pool), SystemEntropy().uuid4()
+            )
+        finally:
+            pool.close()
+
+    asyncio.run(check())
 
 
 def _status(database: "ClusterDatabase", arguments: argparse.Namespace, _: Settings) -> None:

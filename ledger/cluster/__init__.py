@@ -18,6 +18,8 @@ from kledger.ledger.cluster.owned_cluster import OwnedCluster
 from kledger.ledger.cluster.postgres import PostgresDatabase
 from kledger.ledger.cluster.requirements import check_cluster, loss_risks
 from kledger.ledger.cluster.standby import OwnedSession, Standby
+from kledger.ledger.cluster.store_check import check_store
+from kledger.ledger.offload.object_store import ObjectStore
 
 __all__ = [
     "ClusterDatabase",
@@ -26,6 +28,7 @@ __all__ = [
     "DatabaseError",
     "DatabaseUnavailable",
     "DatabaseUnusable",
+    "ObjectStore",
     "OwnedCluster",
     "OwnedSession",
     "PostgresDatabase",
@@ -33,6 +36,7 @@ __all__ = [
     "SessionFenced",
     "Standby",
     "check_cluster",
+    "check_store",
     "loss_risks",
     "show_cluster",
 ]

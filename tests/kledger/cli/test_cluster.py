@@ -12,8 +12,6 @@ from tests.kledger.cli.serving import Capture
 from tests.kledger.cli.stores import CommandResult
 from tests.ledger.cluster.database_words import owner
 
-STORE = "s3://bucket/prefix"
-
 
 class Shell:
     """Runs `kledger cluster`."""
@@ -26,29 +24,34 @@ class Shell:
 
 
 @pytest.fixture
+def store(tmp_path: Path) -> str:
+    return (tmp_path / "objects").as_uri()
+
+
+@pytest.fixture
 def shell(capsys: Capture) -> Shell:
     return Shell(capsys)
 
 
-def test_cluster_is_made_once_and_shown(shell: Shell, postgres_url: str) -> None:
-    made = shell("init", postgres_url, "--store", STORE)
+def test_cluster_is_made_once_and_shown(shell: Shell, postgres_url: str, store: str) -> None:
+    made = shell("init", postgres_url, "--store", store)
     assert 0 == made.code
     first, *others = made.out
     assert first.startswith("cluster ")
-    assert first.endswith(f", store {STORE}, format 1")
+    assert first.endswith(f", store {store}, format 1")
     assert [
         "database: a crash of its machine loses commits (fsync = off)",
         "database: a failover loses commits (synchronous_standby_names is empty)",
         "no broker owns the cluster",
     ] == others
 
-    again = shell("init", postgres_url, "--store", "s3://other")
+    again = shell("init", postgres_url, "--store", f"{store}/other")
     assert (2, ["kledger: the database has a cluster already"]) == (again.code, again.err)
     assert made.out == shell("status", postgres_url).out
 
 
-def test_sessions_are_shown(shell: Shell, postgres_url: str) -> None:
-    shell("init", postgres_url, "--store", STORE)
+def test_sessions_are_shown(shell: Shell, postgres_url: str, store: str) -> None:
+    shell("init", postgres_url, "--store", store)
     database = PostgresDatabase(postgres_url)
     session = owner(database, 7)
     database.commit(session, 1, Change(group=WalGroup("wal/1", 10, 5)))
@@ -61,7 +64,7 @@ def test_sessions_are_shown(shell: Shell, postgres_url: str) -> None:
     assert ["2", "waiting", "8", "db.example:9092", "-", "0"] == second.split()[:6]
 
     found = shell("status", postgres_url, "--json").json
-    assert (1, 1, STORE) == (found["owner"], found["epoch"], found["store"])
+    assert (1, 1, store) == (found["owner"], found["epoch"], found["store"])
     assert ["open", "waiting"] == [each["state"] for each in found["sessions"]]
     assert {
         "broker_id": 8,
@@ -73,11 +76,11 @@ def test_sessions_are_shown(shell: Shell, postgres_url: str) -> None:
 
 
 def test_url_may_come_from_the_settings(
-    shell: Shell, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, postgres_url: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KLEDGER_CLUSTER_URL", postgres_url)
-    assert 0 == shell("init", "--set", f"cluster.store={STORE}", "--json").code
-    assert STORE == shell("status", "--json").json["store"]
+    assert 0 == shell("init", "--set", f"cluster.store={store}", "--json").code
+    assert store == shell("status", "--json").json["store"]
 
 
 @pytest.mark.parametrize(
@@ -86,15 +89,17 @@ def test_url_may_come_from_the_settings(
         (("status",), "expected the URL of the database, got none"),
         (("init", "URL"), "--store: expected the URL of an object store, got none"),
         (("init", "URL", "--store", "ftp://x"), "--store: "),
+        (("init", "URL", "--store", "file:///dev/null/x"), "--store: "),
         (("init", "URL", "--set", "no.such=1"), "there is no such setting"),
-        (("init", "mysql://x/y", "--store", STORE), "no connection to the database"),
+        (("init", "mysql://x/y", "--store", "STORE"), "no connection to the database"),
         (("status", "URL"), "the database has no cluster; `kledger cluster init` makes one"),
     ],
 )
 def test_mistakes_are_one_line(
-    shell: Shell, postgres_url: str, words: tuple[str, ...], message: str
+    shell: Shell, postgres_url: str, store: str, words: tuple[str, ...], message: str
 ) -> None:
-    found = shell(*(postgres_url if word == "URL" else word for word in words))
+    meant = {"URL": postgres_url, "STORE": store}
+    found = shell(*(meant.get(word, word) for word in words))
     assert (2, [], 1) == (found.code, found.out, len(found.err)), found.err
     assert message in found.err[0]
 
