@@ -321,10 +321,12 @@ async def _close(connections: tuple[_Connection, _Connection]) -> None:
 
 
 def _answered(error: Exception) -> DatabaseError | None:
-    """Translate what the server said of a statement that changed nothing; None: unknown."""
-    if isinstance(error, exceptions.PostgresError) and error.severity_en == "ERROR":
-        return _refused(error)
-    return None
+    """Translate the error of a statement that changed nothing; None: unknown."""
+    if not isinstance(error, exceptions.PostgresError):
+        return None
+    # Without a severity it is the library's own: it could not encode an argument.
+    is_unsent = isinstance(error, exceptions.DataError) and error.severity_en is None
+    return _refused(error) if is_unsent or error.severity_en == "ERROR" else None
 
 
 def _refused(error: Any) -> DatabaseError:

@@ -13,6 +13,7 @@ from kledger.ledger.cluster.database import (
     DatabaseUnusable,
     SessionId,
     UnknownOutcome,
+    WalGroup,
 )
 from kledger.ledger.cluster.postgres import PostgresDatabase
 from tests.ledger.cluster.database_words import broker, groups, inline, owner, put, rows
@@ -233,6 +234,16 @@ def test_statement_that_the_server_refuses_changes_nothing_and_may_be_repeated(
     with pytest.raises(DatabaseUnavailable, match="disk full"):
         direct.commit(session, 1, put(b"a"))
     postgres_server.execute("DROP TRIGGER full_disk ON kledger.row", database=name)
+    direct.commit(session, 1, put(b"a"))
+
+
+def test_value_that_has_no_form_in_the_database_is_no_unknown_outcome(
+    direct: PostgresDatabase,
+) -> None:
+    """Nothing was sent; a barrier and the same change again would never end."""
+    session = owner(direct)
+    with pytest.raises(DatabaseUnusable, match="out of"):
+        direct.commit(session, 1, Change(group=WalGroup("wal/1", 2**70, 0)))
     direct.commit(session, 1, put(b"a"))
 
 
