@@ -115,7 +115,8 @@ async def test_folder_is_imported(shell: Shell, postgres_url: str, tmp_path: Pat
         ml = await store.open_managed_ledger("orders")
         for number in range(3):
             await ml.add_entry(b"entry %d" % number)
-    shell("init", postgres_url, "--store", f"file://{tmp_path}/objects")
+    initialised = "init", postgres_url, "--store", f"file://{tmp_path}/objects"
+    assert 0 == (await asyncio.to_thread(shell, *initialised)).code
     words = "import", postgres_url, "--data", tmp_path / "data"
     done = await asyncio.to_thread(shell, *words)
     assert (0, "imported 1 ledgers, 3 entries, 21 bytes, ") == (done.code, done.out[0][:41])
