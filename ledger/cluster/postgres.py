@@ -77,12 +77,17 @@ _READ_ONLY: Final = "25006"
 class PostgresDatabase:
     """The `ClusterDatabase` at a URL; it connects when it is first used."""
 
-    def __init__(self, url: str) -> None:
-        """Args: url: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, as libpq documents it."""
+    def __init__(self, url: str, *, patience_ms: int = PATIENCE_MS) -> None:
+        """Start the thread; nothing is sent yet.
+
+        Args:
+            url: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, as libpq documents it.
+            patience_ms: after which the connection of a statement counts as lost.
+        """
         self._loop = LoopThread("cluster-database")
         self._loop.start()
         self._is_closed = False
-        self._commits, self._others = self._loop.run(_make_connections(url))
+        self._commits, self._others = self._loop.run(_make_connections(url, patience_ms))
 
     # Methods of ClusterDatabase
 
@@ -213,8 +218,9 @@ class PostgresDatabase:
 class _Connection:
     """One connection, which is made anew after it has failed; it belongs to the event loop."""
 
-    def __init__(self, url: str, supervisor: Supervisor) -> None:
+    def __init__(self, url: str, supervisor: Supervisor, patience_ms: int) -> None:
         self.supervisor = supervisor
+        self._patience_ms = patience_ms
         self._url = url
         self._timers = Timers(SystemClock(), supervisor)
         self._lock = asyncio.Lock()
@@ -223,7 +229,7 @@ class _Connection:
         self._is_closed = False
 
     async def fetch(
-        self, text: str, *arguments: object, patience_ms: int = PATIENCE_MS
+        self, text: str, *arguments: object, patience_ms: int | None = None
     ) -> list[Any]:
         """Run one statement; return its rows. Raises as `use`."""
 
@@ -236,7 +242,7 @@ class _Connection:
     async def use(
         self,
         work: Callable[[Any], Coroutine[Any, Any, Result]],
-        patience_ms: int = PATIENCE_MS,
+        patience_ms: int | None = None,
     ) -> Result:
         """Run statements that belong together.
 
@@ -247,7 +253,9 @@ class _Connection:
         async with self._lock:
             connection = await self._connected()
             self._has_warned = False
-            patience = self._timers.call_after(patience_ms, connection.terminate)
+            patience = self._timers.call_after(
+                self._patience_ms if patience_ms is None else patience_ms, connection.terminate
+            )
             try:
                 result = await work(connection)
             except Exception as error:
@@ -309,9 +317,9 @@ class _Connection:
             self._has_warned = True
 
 
-async def _make_connections(url: str) -> tuple[_Connection, _Connection]:
+async def _make_connections(url: str, patience_ms: int) -> tuple[_Connection, _Connection]:
     supervisor = Supervisor()
-    return _Connection(url, supervisor), _Connection(url, supervisor)
+    return _Connection(url, supervisor, patience_ms), _Connection(url, supervisor, patience_ms)
 
 
 async def _close(connections: tuple[_Connection, _Connection]) -> None:

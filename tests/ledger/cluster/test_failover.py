@@ -1,5 +1,6 @@
 """A PostgreSQL with a standby server: what was answered survives a failover, or is missed."""
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,12 +9,13 @@ import pytest
 from kledger.ledger.cluster.commit_stream import CommitStream
 from kledger.ledger.cluster.database import (
     AcquiredEpoch,
+    Change,
     CommitsLost,
     SessionId,
     UnknownOutcome,
 )
 from kledger.ledger.cluster.postgres import PostgresDatabase
-from tests.ledger.cluster.database_words import owner, put, rows
+from tests.ledger.cluster.database_words import groups, inline, owner, put, rows
 from tests.postgres_server import USER, PostgresServer
 
 pytestmark = pytest.mark.slow
@@ -155,6 +157,39 @@ def test_terminated_wait_for_the_standby_is_an_unknown_outcome(
         outcome.result(60)
     pair.standby.start()
     assert 1 == pair.database.barrier(session, confirmed=0, seq=2)
+
+
+def test_commit_is_there_once_after_its_connections_were_given_up(
+    pair: Pair, thread: ThreadPoolExecutor
+) -> None:
+    """A commit, and then barriers, wait for the standby for longer than their connections may."""
+    session = owner(pair.database)
+    impatient = PostgresDatabase(pair.primary.url("postgres"), patience_ms=200)
+    tries, enough = 0, threading.Event()
+
+    def wait(_seconds: float) -> bool:
+        nonlocal tries
+        tries += 1
+        if tries == 3:
+            enough.set()
+        return False
+
+    stream = CommitStream(
+        impatient,
+        session,
+        AcquiredEpoch(1, 0),
+        acquired_at_ms=0,
+        now_ms=lambda: 0,
+        wait_s=wait,
+    )
+    pair.standby.stop()
+    committed = thread.submit(stream.commit, Change(group=inline(b"a")))
+    assert enough.wait(60)
+    pair.standby.start()
+    assert [committed.result(60)] == [each.group_id for each in groups(pair.database)]
+    stream.commit(Change(group=inline(b"b")))
+    impatient.close()
+    assert [b"a", b"b"] == [each.wal.inline for each in groups(pair.database)]
 
 
 def test_answered_commits_survive_a_failover_and_their_stream_goes_on(
