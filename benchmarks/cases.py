@@ -18,7 +18,7 @@ Kind = Literal[
     "named-publish", "named-receive", "named-commit",
     "authorizer", "tls-produce", "tls-consume",
     "workers", "worker-restart", "compaction", "beside-compaction",
-    "tier-file", "tier-s3", "slow-tier", "spark",
+    "tier-file", "tier-s3", "slow-tier", "cluster-engine", "spark",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -210,6 +210,10 @@ CASES = (
         for kind in ("tier-file", "tier-s3")
     ),
     Case(name="slow-tier", kind="slow-tier", record_bytes=1000, records=4_000, subjects=_OWN),
+    Case(
+        name="cluster-engine", kind="cluster-engine", record_bytes=16_384, records=40_000,
+        subjects=(FSYNC,),
+    ),
     *_named("named-publish", 60_000),
     *_named("named-receive", 100_000),
     *_named("named-commit", 60_000),

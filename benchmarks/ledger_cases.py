@@ -49,6 +49,12 @@ def slow_tier(case: Case, subject: str, testbed: Testbed) -> Figures:
     return _measure("slow_tier_load", subject, testbed, *words)
 
 
+def cluster_engine(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Append to a store without a disk, and to one on disk."""
+    words = ("--entry-bytes", str(case.record_bytes), "--entries", str(case.records))
+    return _measure("cluster_engine_load", subject, testbed, *words)
+
+
 def _measure(name: str, subject: str, testbed: Testbed, *words: str) -> Figures:
     durability = "os" if subject == OS else "fsync"
     place = ("--durability", durability, "--data", str(testbed.folder))

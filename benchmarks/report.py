@@ -166,6 +166,9 @@ _WORK = {
     "slow-tier": "the ledger with a tier: {case.records:,} times an append of"
     " {case.record_bytes:,} B, a read of it and a read of another from the files, alone, and beside"
     " 24 readers of ledgers that are only in a tier that answers after 2 s, or never",
+    "cluster-engine": "the ledger without a disk, over an S3 server on the same machine and a model"
+    " of the database, beside the ledger on disk: {case.records:,} entries of {case.record_bytes:,}"
+    " B in 8 ledgers, 1,024 under way",
     "table-view": "{case.records:,} keys with values of {case.record_bytes:,} B on kledger fsync:"
     " loaded, then refreshed with nothing to read, and behind one new record",
     "spark": "Spark 4.0, `local[2]`, one session: a whole topic of {case.records:,} records of"

@@ -60,6 +60,7 @@ _MEASURES: dict[str, _Measure] = {
     "tier-file": ledger_cases.tier,
     "tier-s3": ledger_cases.tier,
     "slow-tier": ledger_cases.slow_tier,
+    "cluster-engine": ledger_cases.cluster_engine,
     "native-produce": native_cases.load,
     "native-consume": native_cases.load,
     "native-shared": native_cases.load,

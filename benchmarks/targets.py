@@ -171,6 +171,7 @@ def _all() -> Iterator[Target]:
     yield from _workers()
     yield from _compaction_and_tables()
     yield from _tiers()
+    yield from _cluster()
     yield from _named_topics()
     yield from _spark()
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
@@ -222,6 +223,16 @@ def _tiers() -> Iterator[Target]:
                 what = f"p99 of {words} beside reads of a {beside} tier / alone"
                 figure = f"{work}_{beside}_ratio"
                 yield _plain(what, "slow-tier", figure, 1.5, "", subject=subject)
+
+
+def _cluster() -> Iterator[Target]:
+    """Give those of the engine without a disk, beside the engine on disk with fsync."""
+    what = "CPU of appends of 16 KiB without a disk / on disk"
+    yield _plain(what, "cluster-engine", "cpu_ratio", 1.3, "", subject=FSYNC)
+    yield Target(
+        what="appends of 16 KiB without a disk", case="cluster-engine", figure="mb_per_s",
+        subject=FSYNC, against=None, limit=60, better="higher", unit=" MB/s",
+    )  # fmt: skip
 
 
 def _spark() -> Iterator[Target]:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -64,6 +65,18 @@ def test_caller_gets_what_the_coroutine_returns_or_raises(thread: LoopThread) ->
     assert 7 == thread.run(echo(7))
     with pytest.raises(ValueError, match="-1"):
         thread.run(echo(-1))
+
+
+def test_several_coroutines_of_one_caller_run_together(thread: LoopThread) -> None:
+    async def meet(mine: Future[None], other: Future[None]) -> str:
+        mine.set_result(None)
+        await asyncio.wrap_future(other)
+        return "met"
+
+    one: Future[None] = Future()
+    another: Future[None] = Future()
+    begun = thread.begin(meet(one, another)), thread.begin(meet(another, one))
+    assert ["met", "met"] == [each.result(60) for each in begun]
 
 
 def test_any_number_of_threads_may_run_work(thread: LoopThread) -> None:

@@ -26,6 +26,7 @@ OPEN_TO_PROGRAMS = ("kledger", "batches")
 MEASURED_FROM_INSIDE = {
     "benchmarks/codec.py",
     "benchmarks/engine_commit.py",
+    "benchmarks/programs/cluster_engine_load.py",
     "benchmarks/programs/cursor_holes.py",
     "benchmarks/programs/ledger_load.py",
     "benchmarks/programs/many_ledgers.py",

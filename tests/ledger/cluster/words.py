@@ -11,6 +11,7 @@ from kledger.ledger.cluster.faulty_database import DatabaseFault, FaultyDatabase
 from kledger.ledger.cluster.memory_database import MemoryDatabase
 from kledger.ledger.cluster.wal_cache import WalCache
 from kledger.ledger.cluster.wal_gc_plan import GarbageLimits
+from kledger.ledger.cluster.wal_objects import WalObjects
 from kledger.ledger.cluster.wal_plan import WalLimits
 from kledger.ledger.engine.base import Buffer, CommitGroup
 from kledger.runtime.entropy import SeededEntropy
@@ -37,6 +38,8 @@ class ModelCluster:
     object_fault: Callable[[str], ObjectFault] = lambda _request: ObjectFault.NONE
     database_fault: Callable[[str], DatabaseFault] = lambda _call: DatabaseFault.NONE
     passes_time: bool = True
+    made_objects: WalObjects | None = None
+    """Used instead of the model of a store."""
 
     def __post_init__(self) -> None:
         self.bucket = ModelBucket()
@@ -70,7 +73,7 @@ class ModelCluster:
         return ClusterEngine(
             database,
             stream,
-            self.objects,
+            self.made_objects or self.objects,
             incarnation=self.incarnation,
             now_ms=self._now_ms,
             limits=self.limits,
