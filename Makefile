@@ -18,7 +18,7 @@ SPREAD := --numprocesses logical --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-peers demo test test-all test-workers mutants sim bench lint format proto serve lock changelog clean
+.PHONY: help setup setup-peers demo test test-all test-cluster test-workers mutants sim bench lint format proto serve lock changelog clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 - \2/p' Makefile | expand -t 24
@@ -90,9 +90,13 @@ test-all: lint setup-peers ## The same with everything that is slow, and the cov
 	HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered tests
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) compat_tests)
 	$(if $(COMPAT),$(MAKE) --no-print-directory test-workers)
+	$(if $(COMPAT),$(MAKE) --no-print-directory test-cluster)
 
 test-workers: setup-peers ## The clients of `make test` against a server with two workers, and crashes of these.
 	$(BIN)/python -m pytest $(SPREAD) -m "workers or not slow" --workers 2 compat_tests
+
+test-cluster: setup-peers ## The clients of `make test` against a broker without a disk.
+	$(BIN)/python -m pytest $(SPREAD) -m "not slow and not data_folder" --cluster compat_tests
 
 mutants: setup ## Plant mistakes in MODULE=topics.partition.producer_state (or in thirteen modules), count what tests catch.
 	$(BIN)/python -m tests.mutation $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(OWN),--own) \

@@ -19,9 +19,10 @@ from compat_tests import peers
 from compat_tests.deadlines import PROGRAM_S, WAIT_S
 from compat_tests.report_plugin import ReportPlugin
 from compat_tests.secured_server import SecuredServer, running_securely
-from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
+from compat_tests.servers import ApacheKafkaServer, ClusterServer, KledgerServer, ServerProcess
 from compat_tests.settings import dotted
 from compat_tests.tool_jvm import ToolJvm, ToolOutput
+from tests.postgres_server import PostgresServer
 
 # The settings that are not defaults: waiting three seconds for each new group, and five until a
 # member hears what has changed, teaches nothing.
@@ -38,6 +39,8 @@ COMPACTING = SETTINGS | {
 # A tool lives a second or two: no time to gain from the second compiler or from several collectors.
 TOOL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 
+POSTGRES = pytest.StashKey[PostgresServer]()
+
 MakeTopic = Callable[..., str]
 Tool = Callable[..., str]
 
@@ -47,6 +50,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--server", choices=["kledger", "kafka"], default="kledger")
     parser.addoption("--durability", choices=["fsync", "os"], default="fsync")
     parser.addoption("--workers", type=int, default=0, help="workers of kledger; 0: one process")
+    parser.addoption(
+        "--cluster",
+        action="store_true",
+        help="kledger is a broker without a disk; tests marked data_folder are left out",
+    )
     parser.addoption("--kills", type=int, default=20, help="kills of the long crash test")
     parser.addoption("--crash-seed", type=int, default=None, help="seed of the crash tests")
 
@@ -57,15 +65,34 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "workers(reason): make test repeats it with two workers, as leadership matters"
     )
+    config.addinivalue_line(
+        "markers",
+        "data_folder(reason): left out with --cluster, as it needs a server with a folder",
+    )
     config.addinivalue_line("markers", "peer(name): the client a module is about")
     config.addinivalue_line("markers", "feature(text): what the test tries, a row of the page")
     try:
         peers.fetch()
     except peers.PeerMissing as error:
         raise pytest.UsageError(str(error)) from error
-    if config.getoption("--server") == "kledger" and not config.getoption("--workers"):
+    if config.getoption("--cluster") and (
+        config.getoption("--workers") or config.getoption("--server") != "kledger"
+    ):
+        raise pytest.UsageError("--cluster excludes --workers and --server kafka")
+    if config.getoption("--server") == "kledger" and not (
+        config.getoption("--workers") or config.getoption("--cluster")
+    ):
         page = peers.ROOT / "docs" / "COMPATIBILITY.md"
         config.pluginmanager.register(ReportPlugin(page, config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a broker without a disk does not have."""
+    if not config.getoption("--cluster"):
+        return
+    for item in items:
+        if (mark := item.get_closest_marker("data_folder")) is not None:
+            item.add_marker(pytest.mark.skip(reason=f"with --cluster: {mark.args[0]}"))
 
 
 @pytest.fixture(scope="session")
@@ -85,9 +112,38 @@ def make_server(
         return ApacheKafkaServer(folder, settings=settings)
     durability = str(config.getoption("--durability"))
     workers = int(config.getoption("--workers"))
-    return KledgerServer(
-        folder, durability=durability, settings=settings, is_native=True, workers=workers
+    return make_kledger(
+        config, folder, settings, durability=durability, is_native=True, workers=workers
     )
+
+
+def make_kledger(
+    config: pytest.Config,
+    folder: Path,
+    settings: Mapping[str, str] = SETTINGS,
+    *,
+    durability: str = "fsync",
+    is_native: bool = False,
+    workers: int = 0,
+) -> KledgerServer:
+    """Build a kledger on a folder, or with --cluster one without a disk; see KledgerServer."""
+    if config.getoption("--cluster"):
+        return ClusterServer(folder, new_database(config), settings=settings, is_native=is_native)
+    return KledgerServer(
+        folder, durability=durability, settings=settings, is_native=is_native, workers=workers
+    )
+
+
+def new_database(config: pytest.Config) -> str:
+    """Return the URL of an empty database; the first call starts PostgreSQL for the whole run."""
+    if (running := config.stash.get(POSTGRES, None)) is None:
+        running = config.stash[POSTGRES] = PostgresServer()
+        config.add_cleanup(running.remove)
+        running.initialise()
+        running.start()
+    name = f"compat_{next(_numbers)}"
+    running.execute(f"CREATE DATABASE {name}")
+    return running.url(name)
 
 
 @pytest.fixture(scope="session")
@@ -107,9 +163,12 @@ def bootstrap(server: ServerProcess) -> str:
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredServer]:
+def secured(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecuredServer]:
     """A kledger whose clients need a login, or a certificate."""
-    with running_securely(tmp_path_factory.mktemp("secured-server"), SETTINGS) as running:
+    server = make_kledger(pytestconfig, tmp_path_factory.mktemp("secured-server"))
+    with running_securely(server) as running:
         yield running
 
 

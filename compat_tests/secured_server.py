@@ -128,8 +128,9 @@ class SecuredServer:
 
 
 @contextmanager
-def running_securely(folder: Path, settings: dict[str, str]) -> Iterator[SecuredServer]:
-    """Start a server in a folder, with further settings."""
+def running_securely(server: KledgerServer) -> Iterator[SecuredServer]:
+    """Start a server with further settings, and keep what clients need in its folder."""
+    folder = server.folder
     write_certificates(folder)
     names = ("PLAINTEXT", *LISTENERS)
     ports = [ReservedPort() for _ in names]
@@ -143,7 +144,8 @@ def running_securely(folder: Path, settings: dict[str, str]) -> Iterator[Secured
         "listener.name.ssl.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": MECHANISM,
     }
-    with KledgerServer(folder, settings=settings | secured) as server:
+    server.settings |= secured
+    with server:
         server.secrets.add(PASSWORD)
         addresses = [server.bootstrap, *server.more_addresses]
         found = SecuredServer(dict(zip(names, addresses, strict=True)), folder)

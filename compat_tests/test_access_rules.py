@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.conftest import Tool
-from compat_tests.servers import KledgerServer
+from compat_tests.conftest import Tool, make_kledger
 from compat_tests.settings import STANDARD_AUTHORIZER
 from compat_tests.test_java_tools import TOOLS
 
@@ -22,10 +21,12 @@ USERS = ("admin", "alice")
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, Path]]]:
+def guarded(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, dict[str, Path]]]:
     """A server with users and rules; its address, and the properties of each user's clients."""
     folder = tmp_path_factory.mktemp("guarded")
-    server = KledgerServer(folder, durability="os")
+    server = make_kledger(pytestconfig, folder, durability="os")
     server.prepare()
     address = f"{server.host}:{server.reserve_port()}"
     users = " ".join(f'user_{name}="{name}-secret"' for name in USERS)

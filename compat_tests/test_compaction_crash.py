@@ -33,7 +33,10 @@ from compat_tests.servers import KledgerServer
 from compat_tests.servers.kledger import kledger_program
 from compat_tests.test_crash import crash_seed
 
-pytestmark = pytest.mark.peer("confluent-kafka")
+pytestmark = [
+    pytest.mark.peer("confluent-kafka"),
+    pytest.mark.data_folder("`kledger doctor` looks into the folder after each kill"),
+]
 
 TOPIC: Final = "compacted"
 PARTITIONS: Final = 2

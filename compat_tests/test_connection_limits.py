@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.conftest import make_kledger
 from compat_tests.deadlines import WAIT_S
-from compat_tests.servers import KledgerServer, ServerProcess
+from compat_tests.servers import ServerProcess
 
 Start = Callable[[Mapping[str, str]], ServerProcess]
 SILENCE_S = 0.5
@@ -27,12 +28,12 @@ ANSWERED, ENDED, SILENT = "answered", "ended", "silent"
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Start]:
     """Start a server with settings; it is stopped behind the test."""
     with ExitStack() as stack:
 
         def started(settings: Mapping[str, str]) -> ServerProcess:
-            return stack.enter_context(KledgerServer(tmp_path, settings=settings))
+            return stack.enter_context(make_kledger(pytestconfig, tmp_path, settings))
 
         yield started
 

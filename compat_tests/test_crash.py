@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import pytest
 
-from compat_tests.conftest import SETTINGS, create_topic
+from compat_tests.conftest import SETTINGS, create_topic, make_kledger
 from compat_tests.crash_load import CommittingConsumer, LoadProducer, LogChecker, TopicPartitionKey
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
 
@@ -62,7 +62,7 @@ def crash_server(config: pytest.Config, folder: Path, durability: str) -> Server
     if config.getoption("--server") == "kafka":
         return ApacheKafkaServer(folder, settings=SETTINGS)
     workers = int(config.getoption("--workers"))
-    return KledgerServer(folder, durability=durability, settings=SETTINGS, workers=workers)
+    return make_kledger(config, folder, durability=durability, workers=workers)
 
 
 def run_kills(server: ServerProcess, *, kills: int, seed: int) -> None:

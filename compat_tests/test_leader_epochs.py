@@ -18,6 +18,7 @@ from compat_tests.deadlines import WAIT_S, rounds
 from compat_tests.servers.ports import ReservedPort
 from kledger.testing import ServerThread
 
+pytestmark = pytest.mark.data_folder("both servers are in this process, on one folder")
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 TOPIC, GROUP = "orders", "readers"
 

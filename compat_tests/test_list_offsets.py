@@ -7,7 +7,7 @@ plain scan of the records says so as well, so that a test does not pass because 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ import pytest
 from compat_tests.conftest import create_topic
 from compat_tests.raw_client import Found, RawClient, leader_client
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS
-from compat_tests.servers import ApacheKafkaServer
+from compat_tests.servers import ApacheKafkaServer, ServerProcess
 from kledger.batches.builder import NewRecord, build_batch
 
 pytestmark = pytest.mark.peer("kafka-broker")
@@ -28,10 +28,14 @@ NOTHING = NO_TIME, -1
 
 
 class Pair(NamedTuple):
-    """A connection to the leader in the server under test, and one to the broker."""
+    """A connection to the leader in the server under test, and one to the broker.
+
+    The broker's first leader epoch is 0.
+    """
 
     ours: RawClient
     theirs: RawClient
+    our_epoch: int
 
 
 MakeLog: TypeAlias = "Callable[..., Log]"
@@ -45,16 +49,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def make_log(bootstrap: str, broker: str, topic: str) -> Iterator[MakeLog]:
+def make_log(server: ServerProcess, broker: str, topic: str) -> Iterator[MakeLog]:
     """Create the test's topic on both, with configs whose keys have underscores."""
     with ExitStack() as stack:
 
         def make(**configs: str) -> Log:
             ours, theirs = (
-                stack.enter_context(created_topic(server, topic, configs))
-                for server in (bootstrap, broker)
+                stack.enter_context(created_topic(each, topic, configs))
+                for each in (server.bootstrap, broker)
             )
-            return Log(Pair(ours, theirs), topic)
+            return Log(Pair(ours, theirs, server.leader_epoch), topic)
 
         yield make
 
@@ -81,22 +85,22 @@ class Log:
         """Produce one batch to both."""
         records = [NewRecord(b"v" * 20, key=b"k", timestamp=each) for each in times]
         batch = build_batch(records, codec=codec)
-        for client in self._pair:
+        for client in self._clients:
             assert client.produce(self._name, batch)[:2] == (0, len(self.times))
         self.times += times
 
     def delete_before(self, offset: int) -> None:
         """Move the log start on both."""
-        for client in self._pair:
+        for client in self._clients:
             assert client.delete_records(self._name, offset) == (offset, 0)
         self.log_start = offset
 
     def check(self, times: list[int]) -> None:
         """Ask both for every time, and for what stands for a place."""
-        ours, theirs = (client.list_offsets(self._name, times) for client in self._pair)
+        ours, theirs = self._answers(times)
         assert list(zip(times, theirs, strict=True)) == list(zip(times, ours, strict=True))
         assert [self._scan(each) for each in times] == [each[1:3] for each in ours]
-        ours, theirs = (client.list_offsets(self._name, SPECIAL) for client in self._pair)
+        ours, theirs = self._answers(SPECIAL)
         newest = SPECIAL.index(MAX_TIMESTAMP)
         if 0 <= theirs[newest].offset < self.log_start:
             # The broker names a record that was deleted; see docs/SKIPPED.md.
@@ -105,12 +109,28 @@ class Log:
         assert dict(zip(SPECIAL, theirs, strict=True)) == dict(zip(SPECIAL, ours, strict=True))
         assert ours[newest][1:3] == self._scan(MAX_TIMESTAMP)
 
+    @property
+    def _clients(self) -> tuple[RawClient, RawClient]:
+        return self._pair.ours, self._pair.theirs
+
+    def _answers(self, times: Sequence[int]) -> list[list[Found]]:
+        """Give those of both, with leader epochs that begin at 0."""
+        ours, theirs = (client.list_offsets(self._name, times) for client in self._clients)
+        return [[from_epoch(self._pair.our_epoch, each) for each in ours], theirs]
+
     def _scan(self, time: int) -> tuple[int, int]:
         """Timestamp and offset of the record, from the list."""
         alive = list(enumerate(self.times))[self.log_start :]
         if time == MAX_TIMESTAMP:
             time = max((each for _, each in alive), default=0)
         return next(((each, at) for at, each in alive if each >= time), NOTHING)
+
+
+def from_epoch(first: int, found: Found) -> Found:
+    """Give an answer with a leader epoch that is counted from the first one; -1 is none."""
+    return (
+        found if found.leader_epoch < 0 else found._replace(leader_epoch=found.leader_epoch - first)
+    )
 
 
 def fill(log: Log, source: random.Random, batches: int, *, is_sorted: bool = False) -> None:
@@ -168,14 +188,19 @@ def test_records_without_a_time_are_found_by_no_time(make_log: MakeLog) -> None:
 
 
 @pytest.mark.feature("the same answers to ListOffsets: times given by the log")
-def test_times_of_the_log_are_answered_alike(bootstrap: str, broker: str, topic: str) -> None:
+def test_times_of_the_log_are_answered_alike(
+    server: ServerProcess, broker: str, topic: str
+) -> None:
     """The two clocks differ, so each server is compared with the times that it gave itself."""
-    for server in (bootstrap, broker):
-        with created_topic(server, topic, {"message_timestamp_type": "LogAppendTime"}) as client:
-            check_times_of_the_log(client, topic, random.Random(4))
+    configs = {"message_timestamp_type": "LogAppendTime"}
+    for address, epoch in ((server.bootstrap, server.leader_epoch), (broker, 0)):
+        with created_topic(address, topic, configs) as client:
+            check_times_of_the_log(client, topic, epoch, random.Random(4))
 
 
-def check_times_of_the_log(client: RawClient, topic: str, source: random.Random) -> None:
+def check_times_of_the_log(
+    client: RawClient, topic: str, epoch: int, source: random.Random
+) -> None:
     """Compare the times of one server's log with its answers."""
     given: list[tuple[int, int]] = []
     for index in range(30):
@@ -187,5 +212,5 @@ def check_times_of_the_log(client: RawClient, topic: str, source: random.Random)
     times = [each for time, _ in given for each in (time - 1, time)]
     expected = [next(pair for pair in given if pair[0] >= time) for time in [*times, newest]]
     found = client.list_offsets(topic, [*times, MAX_TIMESTAMP])
-    assert [(0, *each, 0) for each in expected] == found
+    assert [(0, *each, epoch) for each in expected] == found
     assert client.list_offsets(topic, [newest + 1]) == [(0, NO_TIME, -1, -1)]

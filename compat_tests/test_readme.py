@@ -12,6 +12,7 @@ import pytest
 
 from compat_tests.deadlines import PROGRAM_S, WAIT_S
 
+pytestmark = pytest.mark.data_folder("the servers are those of the pytest plugin")
 README = Path(__file__).parents[1] / "README.md"
 ADDRESS = "127.0.0.1:9092"
 NATIVE_URL = "kledger://127.0.0.1:9093"

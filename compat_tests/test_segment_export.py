@@ -19,7 +19,10 @@ from compat_tests.records import CODECS, Sample, samples
 from compat_tests.servers import ApacheKafkaServer, KledgerServer
 from compat_tests.test_confluent_kafka import consuming, receive, send_all
 
-pytestmark = pytest.mark.peer("kafka-java-tools")
+pytestmark = [
+    pytest.mark.peer("kafka-java-tools"),
+    pytest.mark.data_folder("exports the folder of a stopped server"),
+]
 DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"
 TOPIC = "exported"
 SEGMENT_BYTES = 60_000

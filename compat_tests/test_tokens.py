@@ -14,8 +14,7 @@ from joserfc import jws
 from joserfc.jwk import RSAKey
 
 from compat_tests import peers
-from compat_tests.conftest import TOOL_JVM, Tool, checked, process_output
-from compat_tests.servers import KledgerServer
+from compat_tests.conftest import TOOL_JVM, Tool, checked, make_kledger, process_output
 from compat_tests.servers.secrets import shown_secrets
 from compat_tests.test_java_tools import TOOLS
 
@@ -48,12 +47,14 @@ class TokenServer(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def token_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenServer]:
+def token_server(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TokenServer]:
     """A server that takes passwords, delegation tokens and access tokens."""
     folder = tmp_path_factory.mktemp("tokens")
     key = RSAKey.generate_key(2048, {"kid": "one"}, auto_kid=False)
     (folder / "keys.json").write_text(json.dumps({"keys": [key.as_dict(private=False)]}))
-    server = KledgerServer(folder, durability="os")
+    server = make_kledger(pytestconfig, folder, durability="os")
     server.prepare()
     address = f"{server.host}:{server.reserve_port()}"
     server.settings = {

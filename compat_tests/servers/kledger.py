@@ -84,9 +84,8 @@ class KledgerServer(ServerProcess):
 
     def command(self) -> list[str]:
         """Give the command line; every start has the same ports."""
-        listen = f"{self.host}:{self.port}"
-        place = ["--data", str(self.data_folder), "--kafka", listen]
-        words = [kledger_program(), "serve", *place, "--durability", self.durability]
+        listen = ["--kafka", f"{self.host}:{self.port}"]
+        words = [kledger_program(), "serve", *self.storage(), *listen]
         if self.native_address:
             words += ["--native", self.native_address]
         if self.workers:
@@ -94,6 +93,10 @@ class KledgerServer(ServerProcess):
         for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]
         return words
+
+    def storage(self) -> list[str]:
+        """Give the words of the command line that say where it keeps its data."""
+        return ["--data", str(self.data_folder), "--durability", self.durability]
 
     def cpu_seconds(self) -> float:
         """Give the CPU time of the process so far, and that of its workers that run now."""
@@ -152,11 +155,11 @@ class KledgerServer(ServerProcess):
         return found
 
     def wait_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
-        """Read the line that says which ports it listens on."""
+        """Read the line that says which ports it listens on; a standby has another one before."""
         assert process.stdout is not None
-        waiting = max(deadline - time.monotonic(), 0)
-        readable, _, _ = select.select([process.stdout], [], [], waiting)
-        line = process.stdout.readline() if readable else b""
+        line = _line_of(process.stdout.fileno(), deadline)
+        while line.startswith(b"kledger standby "):
+            line = _line_of(process.stdout.fileno(), deadline)
         found = _READY.match(line)
         if found is None:
             raise ServerFailed(f"kledger: expected the ready line, got {line!r}\n{self.log_tail()}")
@@ -164,6 +167,19 @@ class KledgerServer(ServerProcess):
         if self.native_address:
             self.native_address = found[4].decode()
         self.more_addresses = [each for each in found[3].decode().split(",") if each]
+
+
+def _line_of(descriptor: int, deadline: float) -> bytes:
+    """Read a line, or what there is of it at the deadline, or at the end."""
+    line = b""
+    while not line.endswith(b"\n"):
+        waiting = max(deadline - time.monotonic(), 0)
+        readable, _, _ = select.select([descriptor], [], [], waiting)
+        # One at a time: what a buffer holds, select does not see.
+        if not readable or not (found := os.read(descriptor, 1)):
+            break
+        line += found
+    return line
 
 
 def kledger_program() -> str:

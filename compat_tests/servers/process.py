@@ -55,6 +55,8 @@ class ServerProcess(ABC):
     """
 
     name = "server"
+    leader_epoch = 0
+    """Of a partition that is made in its first life."""
 
     def __init__(self, folder: Path) -> None:
         """Keep data and log of the server inside `folder`, which is made on start."""
