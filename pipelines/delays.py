@@ -177,7 +177,12 @@ def run_batch(spark: SparkSession, bootstrap: str, outputs: Outputs) -> None:
 
 
 def start_stream(
-    spark: SparkSession, bootstrap: str, outputs: Outputs, *, stop_after: int | None = None
+    spark: SparkSession,
+    bootstrap: str,
+    outputs: Outputs,
+    *,
+    stop_after: int | None = None,
+    batch_offsets: int = OFFSETS_PER_BATCH,
 ) -> tuple[StreamingQuery, threading.Event]:
     """Start the stream where its checkpoint says; the event is set after ``stop_after`` batches."""
     messages = (
@@ -186,7 +191,7 @@ def start_stream(
         .option("subscribe", FLIGHTS_TOPIC)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
-        .option("maxOffsetsPerTrigger", OFFSETS_PER_BATCH)
+        .option("maxOffsetsPerTrigger", batch_offsets)
         .load()
     )
     windows = (
@@ -222,8 +227,18 @@ def run_stream(
         if not enough.wait(STREAM_TIMEOUT_S):
             raise TimeoutError(f"no {stop_after} micro-batches within {STREAM_TIMEOUT_S} s")
         query.stop()
-    elif not query.awaitTermination(STREAM_TIMEOUT_S):
+        return _run_of(query)
+    return finish_stream(query)
+
+
+def finish_stream(query: StreamingQuery) -> StreamRun:
+    """Wait until a stream has read all that was there when it began."""
+    if not query.awaitTermination(STREAM_TIMEOUT_S):
         raise TimeoutError(f"the stream did not end within {STREAM_TIMEOUT_S} s")
+    return _run_of(query)
+
+
+def _run_of(query: StreamingQuery) -> StreamRun:
     progress = query.recentProgress
     return StreamRun(len(progress), sum(step["numInputRows"] for step in progress))
 

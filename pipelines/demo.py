@@ -35,8 +35,15 @@ from rich.table import Table
 
 import kledger.sync
 from pipelines import delays, expected
-from pipelines.demo_server import DemoServer
-from pipelines.flights import FLIGHT_PARTITIONS, FLIGHTS_TOPIC, KEY_COLUMNS, flights_from, table
+from pipelines.demo_server import DemoServer, RestartableServer
+from pipelines.flights import (
+    FLIGHT_PARTITIONS,
+    FLIGHTS_TOPIC,
+    KEY_COLUMNS,
+    flights,
+    flights_from,
+    table,
+)
 from pipelines.loaders import LOADERS, Loader
 from pipelines.report import Step, write_report
 from pipelines.tier import NotFromTier, TieredTopic, TierView, enable_tier, read_values
@@ -56,10 +63,25 @@ class Demonstration:
     """The steps, in order, each timed and entered in the report."""
 
     def __init__(
-        self, bootstrap: str, folder: Path, console: Console, *, server: DemoServer | None
+        self,
+        bootstrap: str,
+        folder: Path,
+        console: Console,
+        *,
+        server: RestartableServer | None,
+        flights_max: int | None = None,
     ) -> None:
-        """Make one; `server` is its own one, None if it uses another."""
+        """Make one.
+
+        Args:
+            bootstrap: HOST:PORT for Kafka clients.
+            folder: for files and the report.
+            console: where it says what it does.
+            server: its own one, None if it uses another.
+            flights_max: only the first flights of the year; None: all of them.
+        """
         self.bootstrap = bootstrap
+        self.flights_max = flights_max
         self.server = server
         self.outputs = delays.Outputs(folder)
         self.console = console
@@ -79,8 +101,7 @@ class Demonstration:
         self.step("load with three clients", self.load)
         spark = self.step("start Spark", lambda: ("connector from Maven", session.result()))
         self.step("batch: read, join, aggregate, write", lambda: self.batch(spark))
-        self.step("stream: stopped half-way", lambda: self.stream(spark, stop_after=3))
-        self.step("stream: resumed to the end", lambda: self.stream(spark, stop_after=None))
+        self.run_streams(spark)
         results = self.step("read the results back", lambda: self.read_back(spark))
         self.step("compare with pandas", lambda: self.compare(*results))
         if self.server is not None:
@@ -90,7 +111,12 @@ class Demonstration:
         self.console.print(_summary(self.steps))
         self.console.print(f"report: {report}")
 
-    def run_tier(self, spark: SparkSession, server: DemoServer) -> None:
+    def run_streams(self, spark: SparkSession) -> None:
+        """Stream all flights, and stop once in between."""
+        self.step("stream: stopped half-way", lambda: self.stream(spark, stop_after=3))
+        self.step("stream: resumed to the end", lambda: self.stream(spark, stop_after=None))
+
+    def run_tier(self, spark: SparkSession, server: RestartableServer) -> None:
         """Move the flights to the tier, read them from there, and compare with the first results.
 
         All of them are of 2013, so a local retention of a year leaves no primary copy.
@@ -109,20 +135,20 @@ class Demonstration:
             "compare with the first results", lambda: self.compare_with_first(flights, by_hour)
         )
 
-    def offload(self, server: DemoServer) -> tuple[str, TieredTopic]:
+    def offload(self, server: RestartableServer) -> tuple[str, TieredTopic]:
         """Move all flights to the tier and wait until it alone has them."""
         enable_tier(server.bootstrap, FLIGHTS_TOPIC)
         with kledger.sync.connect(f"kledger://{server.native}") as client:
             moved = TierView(client, FLIGHTS_TOPIC).wait_moved()
         return f"{moved}, no primary copies left", moved
 
-    def restart(self, server: DemoServer) -> tuple[str, None]:
+    def restart(self, server: RestartableServer) -> tuple[str, None]:
         """Start the server again, or its memory would answer instead of the tier."""
         server.restart()
         return "nothing in memory", None
 
     def from_tier(
-        self, server: DemoServer, moved: TieredTopic, read: Callable[[], pd.DataFrame]
+        self, server: RestartableServer, moved: TieredTopic, read: Callable[[], pd.DataFrame]
     ) -> tuple[str, pd.DataFrame]:
         """Read the flights, and check that every entry came from the tier."""
         with kledger.sync.connect(f"kledger://{server.native}") as client:
@@ -171,13 +197,15 @@ class Demonstration:
         reports: Reports = context.Queue()
         processes = [
             context.Process(
-                target=_load, args=(loader.client, self.bootstrap, reports), daemon=True
+                target=_load,
+                args=(loader.client, self.bootstrap, reports, self.flights_max),
+                daemon=True,
             )
             for loader in LOADERS
         ]
         with _running(processes):
             acknowledged = self._follow(processes, reports)
-        wanted = sum(_expected_records(loader) for loader in LOADERS)
+        wanted = sum(map(self._expected_records, LOADERS))
         if acknowledged != wanted:
             raise expected.Mismatch(f"load: expected {wanted} records, got {acknowledged}")
         return f"{acknowledged:,} records acknowledged", None
@@ -198,8 +226,8 @@ class Demonstration:
         done: dict[str, int] = {}
         with Progress(*columns, console=self.console) as progress:
             bars = {
-                loader.client: progress.add_task(loader.client, total=_expected_records(loader))
-                for loader in LOADERS
+                each.client: progress.add_task(each.client, total=self._expected_records(each))
+                for each in LOADERS
             }
             while len(done) < len(LOADERS):
                 if time.monotonic() > deadline:
@@ -213,6 +241,10 @@ class Demonstration:
                 if is_end:
                     done[client] = count
         return sum(done.values())
+
+    def _expected_records(self, loader: Loader) -> int:
+        small = sum(len(table(name)) for name in KEY_COLUMNS) if loader.with_tables else 0
+        return small + len(flights_from(loader.origin, self.flights_max))
 
     def batch(self, spark: SparkSession) -> tuple[str, None]:
         """Run the batch job."""
@@ -239,8 +271,8 @@ class Demonstration:
 
     def compare(self, delay_rows: pd.DataFrame, window_rows: pd.DataFrame) -> tuple[str, None]:
         """Hold everything that came back against pandas."""
-        by_hour = expected.delays_per_carrier_and_hour()
-        by_window = expected.delays_per_carrier_and_window()
+        by_hour = expected.delays_per_carrier_and_hour(self.flights_max)
+        by_window = expected.delays_per_carrier_and_window(self.flights_max)
         hour_keys, window_keys = ["carrier", "hour"], ["window_start", "carrier"]
         files = {
             path: _without_zone(pd.read_parquet(path))
@@ -248,7 +280,7 @@ class Demonstration:
         }
         compared = [
             expected.compare(
-                "flights as read", expected.flights_as_read(), files[self.outputs.rows], ["row"]
+                "flights as read", flights(self.flights_max), files[self.outputs.rows], ["row"]
             ),
             expected.compare("delays, Parquet", by_hour, files[self.outputs.delays], hour_keys),
             expected.compare("delays, topic", by_hour, delay_rows, hour_keys),
@@ -260,11 +292,11 @@ class Demonstration:
         return f"{sum(compared):,} values agree", None
 
 
-def _load(client: str, bootstrap: str, reports: Reports) -> None:
+def _load(client: str, bootstrap: str, reports: Reports, flights_max: int | None) -> None:
     """Run one loader in its own process."""
     loader = next(loader for loader in LOADERS if loader.client == client)
     with contextlib.suppress(KeyboardInterrupt):
-        count = loader.run(bootstrap, lambda done: reports.put((client, done, False)))
+        count = loader.run(bootstrap, lambda done: reports.put((client, done, False)), flights_max)
         reports.put((client, count, True))
 
 
@@ -288,11 +320,6 @@ def _check_alive(processes: list[SpawnProcess]) -> None:
     for process in processes:
         if process.exitcode not in (None, 0):
             raise RuntimeError(f"a loader ended with exit code {process.exitcode}")
-
-
-def _expected_records(loader: Loader) -> int:
-    small = sum(len(table(name)) for name in KEY_COLUMNS) if loader.with_tables else 0
-    return small + len(flights_from(loader.origin))
 
 
 def _without_zone(frame: pd.DataFrame) -> pd.DataFrame:
@@ -330,29 +357,31 @@ def _spark(folder: Path) -> Iterator["Future[SparkSession]"]:
             gateway.proc.wait()
 
 
-def main() -> int:
-    """Run the demonstration; exit code 1 when anything differs, 130 when interrupted."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--bootstrap", help="use this server instead of an embedded one")
-    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="results' folder")
-    arguments = parser.parse_args()
-    shutil.rmtree(arguments.out, ignore_errors=True)
-    arguments.out.mkdir(parents=True)
+Prepare: TypeAlias = Callable[[contextlib.ExitStack, Path, Console], Demonstration]
+"""Starts what a demonstration needs, which the stack ends; gets the folder of the results."""
+
+
+def demonstrate(out: Path, prepare: Prepare) -> int:
+    """Prepare a demonstration and run it with Spark.
+
+    Args:
+        out: the folder of the results, which is emptied first.
+        prepare: is called once.
+
+    Returns:
+        The exit code: 1 when anything differs, 130 when interrupted.
+    """
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
     console = Console()
     # Spark forks to start its JVM; the server's gRPC would take part in that, and log about it.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     logging.getLogger("kafka").setLevel(logging.ERROR)
     try:
         with contextlib.ExitStack() as stack:
-            folder = arguments.out.resolve()
-            bootstrap, server = arguments.bootstrap, None
-            if bootstrap is None:
-                data = stack.enter_context(tempfile.TemporaryDirectory(prefix="kledger-demo-"))
-                server = stack.enter_context(DemoServer(Path(data), folder / "tier"))
-                bootstrap = server.bootstrap
-                console.print(f"kledger serves {bootstrap}, its tier is {folder / 'tier'}")
-            session = stack.enter_context(_spark(folder))
-            Demonstration(bootstrap, folder, console, server=server).run(session)
+            folder = out.resolve()
+            demonstration = prepare(stack, folder, console)
+            demonstration.run(stack.enter_context(_spark(folder)))
     except (expected.Mismatch, NotFromTier) as error:
         console.print(f"[red]differs:[/] {error}")
         return 1
@@ -360,6 +389,24 @@ def main() -> int:
         console.print("interrupted")
         return 130
     return 0
+
+
+def main() -> int:
+    """Run the demonstration; exit code 1 when anything differs, 130 when interrupted."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--bootstrap", help="use this server instead of an embedded one")
+    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="results' folder")
+    arguments = parser.parse_args()
+
+    def prepare(stack: contextlib.ExitStack, folder: Path, console: Console) -> Demonstration:
+        if arguments.bootstrap is not None:
+            return Demonstration(arguments.bootstrap, folder, console, server=None)
+        data = stack.enter_context(tempfile.TemporaryDirectory(prefix="kledger-demo-"))
+        server = stack.enter_context(DemoServer(Path(data), folder / "tier"))
+        console.print(f"kledger serves {server.bootstrap}, its tier is {folder / 'tier'}")
+        return Demonstration(server.bootstrap, folder, console, server=server)
+
+    return demonstrate(arguments.out, prepare)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,23 @@ Rule: it keeps its data and its addresses over a restart. Must not know: what is
 
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from kledger.testing import ServerThread
 
 CHECK_INTERVAL_MS: Final = 100
 """How often the server looks for ledgers to offload, and for primary copies to delete."""
+
+
+class RestartableServer(Protocol):
+    """A server at fixed addresses, HOST:PORT, which `restart` leaves with nothing in memory."""
+
+    bootstrap: str
+    native: str
+
+    def restart(self) -> None:
+        """Return when it serves again."""
+        ...
 
 
 class DemoServer:

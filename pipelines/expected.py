@@ -6,7 +6,7 @@ within ``MEAN_TOLERANCE``. Must not know: how Spark computes them.
 
 import pandas as pd
 
-from pipelines.flights import table
+from pipelines.flights import flights, table
 
 MEAN_TOLERANCE = 1e-9
 
@@ -25,11 +25,11 @@ class Mismatch(AssertionError):
     """A result differs from what pandas computes; the message says where."""
 
 
-def delays_per_carrier_and_hour() -> pd.DataFrame:
+def delays_per_carrier_and_hour(flights_max: int | None = None) -> pd.DataFrame:
     """Join the five tables and aggregate per carrier and hour of the day."""
     airports = table("airports").rename(columns={"faa": "dest", "alt": "dest_alt"})
     joined = (
-        table("flights")
+        flights(flights_max)
         .merge(table("airlines")[["carrier", "name"]], on="carrier", how="left")
         .merge(airports[["dest", "dest_alt"]], on="dest", how="left")
         .merge(table("planes")[["tailnum", "seats"]], on="tailnum", how="left")
@@ -43,20 +43,15 @@ def delays_per_carrier_and_hour() -> pd.DataFrame:
     )
 
 
-def delays_per_carrier_and_window() -> pd.DataFrame:
+def delays_per_carrier_and_window(flights_max: int | None = None) -> pd.DataFrame:
     """Aggregate per carrier and day of the scheduled departure (UTC)."""
-    flights = table("flights")
-    start = pd.to_datetime(flights["time_hour"]).dt.tz_localize(None).dt.floor("D")
+    frame = flights(flights_max)
+    start = pd.to_datetime(frame["time_hour"]).dt.tz_localize(None).dt.floor("D")
     return (
-        flights.assign(window_start=start)
+        frame.assign(window_start=start)
         .groupby(["window_start", "carrier"], as_index=False)
         .agg(**_AGGREGATES)
     )
-
-
-def flights_as_read() -> pd.DataFrame:
-    """Return every flight, as the reader must see it."""
-    return table("flights")
 
 
 def compare(what: str, expected: pd.DataFrame, got: pd.DataFrame, keys: list[str]) -> int:

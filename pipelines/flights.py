@@ -33,9 +33,14 @@ def table(name: str) -> pd.DataFrame:
     return frame.assign(row=frame.index)
 
 
-def flights_from(origin: str) -> pd.DataFrame:
-    """Return the flights that left one airport, numbered as in the whole table."""
-    frame = table("flights")
+def flights(most: int | None = None) -> pd.DataFrame:
+    """Return the first flights of the year, `most` at most; None: all of them."""
+    return table("flights").head(most)
+
+
+def flights_from(origin: str, most: int | None = None) -> pd.DataFrame:
+    """Return those of the first flights that left one airport, numbered as in the whole table."""
+    frame = flights(most)
     return frame[frame["origin"] == origin]
 
 

@@ -39,11 +39,11 @@ class Loader:
     with_tables: bool
     load: Callable[[str, str, Iterable[Message], Progress], int]
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self, flights_max: int | None = None) -> Iterator[Message]:
         """Yield (topic, record) of everything this loader is to send."""
         flights = (
             (FLIGHTS_TOPIC, record)
-            for record in flight_records(flights_from(self.origin), self.client)
+            for record in flight_records(flights_from(self.origin, flights_max), self.client)
         )
         if not self.with_tables:
             return flights
@@ -54,9 +54,9 @@ class Loader:
         )
         return chain(tables, flights)
 
-    def run(self, bootstrap: str, progress: Progress) -> int:
+    def run(self, bootstrap: str, progress: Progress, flights_max: int | None = None) -> int:
         """Send everything and return how many records were acknowledged."""
-        return self.load(bootstrap, self.compression, self.messages(), progress)
+        return self.load(bootstrap, self.compression, self.messages(flights_max), progress)
 
 
 def load_with_aiokafka(
