@@ -6,19 +6,23 @@ Clients have one address, as behind a load balancer, which leads to the broker t
 import asyncio
 import os
 import random
+import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from kledger.ledger.cluster import PostgresDatabase
+from kledger.ledger.cluster.session_state import FENCE_AFTER_MS
 from kledger.process import ServerProcess
 from kledger.setting_values import split_address
+from tests.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 3
@@ -96,7 +100,7 @@ class Pair:
         self._node_id += 1
         return ServerProcess(
             "--cluster", self._url, "--store", self._store,
-            "--set", f"node.id={self._node_id}",
+            "--set", f"node.id={self._node_id}", "--admin", "127.0.0.1:0",
             "--set", "cluster.sql.asynchronous=true",
             "--set", f"advertised.listeners=PLAINTEXT://{self._balancer.address}",
             "--set", f"num.partitions={PARTITIONS}",
@@ -261,3 +265,37 @@ async def test_nothing_acknowledged_is_lost_or_stored_twice(
         assert list(range(len(found[partition]))) == sorted(found[partition]), "gaps"
     values = [value for offsets in found.values() for value in offsets.values()]
     assert len(values) == len(set(values)) == producing.count, "stored twice"
+
+
+async def unanswered_s(broker: ServerProcess) -> float:
+    """Return since when the owner has had no answer of the database."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{broker.admin_address}/metrics") as response,
+    ):
+        page = await response.text()
+    found = re.search(r"^kledger_cluster_unanswered_seconds (\S+)", page, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+async def test_owner_goes_on_after_an_outage_of_the_database(
+    pair: Pair, balancer: Balancer, postgres_server: PostgresServer
+) -> None:
+    """Nobody takes over: the standby could not see either whether the owner can commit."""
+    producer = AIOKafkaProducer(bootstrap_servers=balancer.address, request_timeout_ms=120_000)
+    await producer.start()
+    assert 0 == (await producer.send_and_wait("orders", b"before", partition=0)).offset
+    await asyncio.to_thread(postgres_server.stop)
+    try:
+        sending = asyncio.ensure_future(producer.send_and_wait("orders", b"during", partition=0))
+        while await unanswered_s(pair.owner) < 1.5 * FENCE_AFTER_MS / 1_000:
+            assert not sending.done()
+    finally:
+        await asyncio.to_thread(postgres_server.start)
+    assert 1 == (await asyncio.wait_for(sending, 60)).offset
+    assert 2 == (await producer.send_and_wait("orders", b"after", partition=0)).offset
+    await producer.stop()
+    await pair.replace_owner("stop")
+    found = await consumed(balancer.address)
+    assert [b"before", b"during", b"after"] == list(found[TopicPartition("orders", 0)].values())
