@@ -15,7 +15,8 @@ from kledger.settings import load
 from kledger.wiring import CannotStart
 from tests.kledger.cluster_words import Cluster, running
 from tests.ledger.cluster.database_words import owner
-from tests.postgres_server import PostgresServer
+from tests.ledger.cluster.tcp_proxy import TcpProxy
+from tests.postgres_server import USER, PostgresServer
 
 
 async def send(address: str, *values: bytes) -> None:
@@ -107,6 +108,36 @@ async def test_closed_ledgers_go_to_the_tier_below_the_store(
         assert values == await stored(address)
     async with running(cluster.settings(2, **flags)) as broker:
         assert values == await stored(await broker.native())
+
+
+@pytest.mark.slow
+async def test_owner_that_is_cut_off_is_replaced_and_comes_back_as_a_standby(
+    cluster: Cluster, postgres_server: PostgresServer
+) -> None:
+    """Its last statement arrives when the next owner has gone on, and changes nothing."""
+    proxy = TcpProxy(postgres_server.socket)
+    name = cluster.url.partition("@/")[2].partition("?")[0]
+    url = f"postgresql://{USER}@127.0.0.1:{proxy.port}/{name}?sslmode=disable"
+    async with running(cluster.settings(1, **{"cluster.url": url})) as first:
+        await send(await first.native(), b"one")
+        proxy.is_holding = True
+        async with running(cluster.settings(2)) as second:
+            address = await second.native()
+            assert [b"one"] == await stored(address)
+            await send(address, b"two")
+            held = [each for each in proxy.connections if each.held]
+            proxy.is_holding = False
+            for each in proxy.connections:
+                each.cut_client()
+            await first.standby_address()
+            assert held, "the owner has sent nothing"
+            for each in held:
+                await asyncio.to_thread(each.deliver_held)
+            assert [b"one", b"two"] == await stored(address)
+            assert [2] == [
+                each.epoch for each in cluster.database.describe().sessions if each.state == 1
+            ]
+    proxy.close()
 
 
 async def test_broker_ends_although_the_database_is_away(
