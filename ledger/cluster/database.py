@@ -264,6 +264,8 @@ class ClusterDatabase(Protocol):
     def begin_session(self, broker: SessionBroker) -> SessionId:
         """Make a session that waits; it closes every other waiting session of that broker.
 
+        Closed sessions without groups are forgotten, also by `acquire`.
+
         Raises:
             NoCluster: there is none.
             UnknownOutcome: there may be a session that is never used; calling again closes it.
@@ -272,8 +274,6 @@ class ClusterDatabase(Protocol):
 
     def acquire(self, session: SessionId) -> AcquiredEpoch | None:
         """Become the owner if there is none. May be repeated, also by the owner.
-
-        Closed sessions without groups are forgotten.
 
         Returns:
             None: another session owns the cluster.

@@ -119,6 +119,7 @@ class MemoryDatabase:
             tables.session_count += 1
             session = SessionId(tables.session_count)
             tables.sessions[session] = _Session(broker, self._now_ms())
+            self._forget_sessions(tables)
             return session
 
     def acquire(self, session: SessionId) -> AcquiredEpoch | None:

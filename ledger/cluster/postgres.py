@@ -113,6 +113,7 @@ class PostgresDatabase:
     def begin_session(self, broker: SessionBroker) -> SessionId:
         """Make a session that waits."""
         [found] = self._change(statements.BEGIN_SESSION, *broker)
+        self._change(statements.FORGET_SESSIONS)
         return SessionId(found["session_id"])
 
     def acquire(self, session: SessionId) -> AcquiredEpoch | None:

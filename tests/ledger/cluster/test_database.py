@@ -165,6 +165,13 @@ def test_closed_sessions_are_forgotten_with_their_last_group(database: ClusterDa
     assert [fourth] == [each.session for each in database.describe().sessions]
 
 
+def test_broker_that_begins_again_and_again_leaves_nothing(database: ClusterDatabase) -> None:
+    session = owner(database, 1)
+    database.commit(session, 1, Change(group=inline(b"x")))
+    newest = [database.begin_session(broker(2)) for _ in range(5)][-1]
+    assert [session, newest] == [each.session for each in database.describe().sessions]
+
+
 # Fences
 
 
