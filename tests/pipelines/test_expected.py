@@ -46,3 +46,8 @@ def test_compare_difference_is_named(changed: pd.DataFrame, message: str) -> Non
 def test_expected_results_cover_every_flight() -> None:
     assert delays_per_carrier_and_hour()["flights"].sum() == 336_776
     assert delays_per_carrier_and_window()["flights"].sum() == 336_776
+
+
+def test_expected_results_may_cover_the_first_flights() -> None:
+    assert delays_per_carrier_and_hour(1_000)["flights"].sum() == 1_000
+    assert delays_per_carrier_and_window(1_000)["flights"].sum() == 1_000

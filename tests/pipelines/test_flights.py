@@ -5,7 +5,14 @@ import json
 import pandas as pd
 import pytest
 
-from pipelines.flights import KEY_COLUMNS, flight_records, flights_from, table, table_records
+from pipelines.flights import (
+    KEY_COLUMNS,
+    flight_records,
+    flights,
+    flights_from,
+    table,
+    table_records,
+)
 
 
 def test_flight_record_carries_row_key_headers_and_event_time() -> None:
@@ -35,6 +42,12 @@ def test_three_airports_hold_every_flight_once() -> None:
     parts = pd.concat([flights_from(origin) for origin in ("EWR", "JFK", "LGA")])
 
     assert sorted(parts["row"]) == list(range(336_776))
+
+
+def test_first_flights_are_divided_among_the_airports() -> None:
+    parts = pd.concat([flights_from(origin, 1_000) for origin in ("EWR", "JFK", "LGA")])
+
+    assert list(flights(1_000)["row"]) == sorted(parts["row"]) == list(range(1_000))
 
 
 @pytest.mark.parametrize("name", KEY_COLUMNS)

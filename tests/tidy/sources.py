@@ -17,7 +17,7 @@ PACKAGES = (
     "batches", "delivery", "gateway", "kledger", "ledger", "named_topics", "native",
     "offsets", "runtime", "security", "subscriptions", "topics",
 )  # fmt: skip
-PROGRAMS = ("benchmarks", "compat_tests", "pipelines")
+PROGRAMS = ("benchmarks", "cluster_demo", "compat_tests", "pipelines")
 GENERATED = {PurePosixPath("native/proto/kledger_native_pb2.py")}
 """Nobody writes these; tests/native/proto compares them with what their generator makes."""
 
