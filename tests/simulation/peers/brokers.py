@@ -181,7 +181,7 @@ class SimulatedPeers:
     """Both brokers, over their disks."""
 
     def __init__(self, random: Random, schedule: Schedule, clock: SimulatedClock) -> None:
-        self.network = Network(random, self._serve)
+        self.network = Network(random, clock, self._serve)
         self.running: dict[int, PeerBroker] = {}
         self.restarts = 0
         self._random = random
@@ -225,7 +225,7 @@ class SimulatedPeers:
         await broker.supervisor.close()
         await broker.store.close()
 
-    async def _open(self, broker_id: int) -> None:
+    async def _open_store(self, broker_id: int) -> LedgerStore:
         clock, schedule = self._clock, self._schedule
         engine = SimulatedEngine(
             self._disks[broker_id],
@@ -234,7 +234,7 @@ class SimulatedPeers:
             checkpoint_groups=20,
             resident=1.0,
         )
-        store = await LedgerStore.open(
+        return await LedgerStore.open(
             None,
             config=StoreConfig(durability="fsync"),
             clock=clock,
@@ -242,7 +242,10 @@ class SimulatedPeers:
             threads=simulated_threads(schedule),
             start_pace=partial(ClockPace, clock),
         )
-        supervisor = Supervisor(schedule.interrupt, store.containment)
+
+    async def _open(self, broker_id: int) -> None:
+        clock, store = self._clock, await self._open_store(broker_id)
+        supervisor = Supervisor(self._schedule.interrupt, store.containment)
         timers, division = Timers(clock, supervisor), cast(Any, _Division(broker_id))
         entropy = SeededEntropy(self._random.getrandbits(32))
         tables = TablesView(self._shared, store.containment)

@@ -12,8 +12,9 @@ from typing import cast
 
 from kledger.gateway.peers.peer_link import Connect, PeerConnection
 from kledger.gateway.wire.framing import FrameSplitter
+from tests.simulation.clock import SimulatedClock
 
-DELAYS_S = (0, 0, 0.001, 0.02, 0.4, 1.5, 12)
+DELAYS_MS = (0, 0, 1, 20, 400, 1_500, 12_000)
 """Longer than the patience with markers, and than that with other questions."""
 Serve = Callable[[memoryview], Awaitable[bytes]]
 """Returns the response to a request, behind its size."""
@@ -22,8 +23,11 @@ Serve = Callable[[memoryview], Awaitable[bytes]]
 class Network:
     """All connections of the brokers."""
 
-    def __init__(self, random: Random, find: Callable[[int], Serve | None]) -> None:
+    def __init__(
+        self, random: Random, clock: SimulatedClock, find: Callable[[int], Serve | None]
+    ) -> None:
         """Args: find: returns what serves the peers of a broker; None: it does not run."""
+        self.clock = clock
         self.cuts = 0.0
         """Probability that a connection is cut before a question or an answer arrives."""
         self.lost = 0
@@ -34,8 +38,10 @@ class Network:
     def connect_to(self, source: int, target: int) -> Connect:
         """Return what connects a broker to another one."""
 
+        clock = self.clock
+
         async def connect(connection: PeerConnection) -> object:
-            await asyncio.sleep(self.delay_s())
+            await clock.sleep(self.delay_ms())
             serve = self._find(target)
             if serve is None:
                 raise ConnectionRefusedError(f"broker {target} does not run")
@@ -51,8 +57,8 @@ class Network:
         for each in [each for each in self._links if broker_id in each.ends]:
             each.cut()
 
-    def delay_s(self) -> float:
-        return self._random.choice(DELAYS_S) if self.cuts else 0.0
+    def delay_ms(self) -> int:
+        return self._random.choice(DELAYS_MS) if self.cuts else 0
 
     def is_lost(self) -> bool:
         is_lost = self._random.random() < self.cuts
@@ -82,7 +88,8 @@ class SimulatedLink:
         if self._network.is_lost():
             asyncio.get_running_loop().call_soon(self.cut)
         else:
-            asyncio.get_running_loop().call_later(self._network.delay_s(), self._arrive, data)
+            delay_s = self._network.delay_ms() / 1_000
+            asyncio.get_running_loop().call_later(delay_s, self._arrive, data)
 
     def abort(self) -> None:
         """End the connection, from the side that has made it."""
@@ -106,6 +113,6 @@ class SimulatedLink:
         if self._network.is_lost():
             self.cut()
             return
-        await asyncio.sleep(self._network.delay_s())
+        await self._network.clock.sleep(self._network.delay_ms())
         if not self._is_cut:
             self._connection.data_received(response)
