@@ -11,6 +11,7 @@ a time. They live on the event loop of a thread of their own.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
@@ -56,6 +57,8 @@ PATIENCE_MS: Final = 30_000
 """After that a statement without an answer counts as lost: its server may have been replaced by
 another one without a word. The wait for a standby that is away may be as long; it goes on in the
 barrier."""
+LOST_PEER_MS: Final = 3_000
+"""Without an answer of TCP; an owner has to commit again before others fence it."""
 READ_PATIENCE_MS: Final = 5_000
 """The same for statements that change nothing, and so wait for no standby."""
 SERVER_SETTINGS: Final = {
@@ -309,6 +312,7 @@ class _Connection:
         if self._is_closed:
             connection.terminate()
             raise DatabaseUnavailable("the database was closed")
+        _notice_lost_peer(connection)
         connection.add_log_listener(self._logged)
         self._connection = connection
         return connection
@@ -316,6 +320,21 @@ class _Connection:
     def _logged(self, _connection: object, message: Any) -> None:
         if message.severity_en == "WARNING":
             self._has_warned = True
+
+
+def _notice_lost_peer(connection: Any) -> None:
+    """Let a connection end soon if the machine at its other end does not answer any more.
+
+    A server that works on a statement, or waits for its standby, answers the probes of TCP.
+    """
+    end = connection._transport.get_extra_info("socket")  # the library has no public way
+    if end.family == socket.AF_UNIX:
+        return
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, LOST_PEER_MS // 1_000)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LOST_PEER_MS)
 
 
 async def _make_connections(url: str, patience_ms: int) -> tuple[_Connection, _Connection]:

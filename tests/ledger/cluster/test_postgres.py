@@ -1,5 +1,6 @@
 """PostgreSQL behind a proxy that cuts connections, and servers that refuse."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +16,8 @@ from kledger.ledger.cluster.database import (
     UnknownOutcome,
     WalGroup,
 )
-from kledger.ledger.cluster.postgres import PostgresDatabase
+from kledger.ledger.cluster.postgres import LOST_PEER_MS, PostgresDatabase
+from kledger.ledger.cluster.session_state import COMMIT_EVERY_MS, FENCE_AFTER_MS
 from tests.ledger.cluster.database_words import broker, groups, inline, owner, put, rows
 from tests.ledger.cluster.tcp_proxy import TcpProxy
 from tests.postgres_server import PostgresServer
@@ -272,6 +274,16 @@ def test_commits_wait_for_the_disk_whatever_the_default_of_the_database_is(
         ]
     finally:
         again.close()
+
+
+def test_connection_to_a_lost_machine_ends_before_its_owner_is_fenced(
+    proxied: PostgresDatabase,
+) -> None:
+    proxied.describe()
+    end = proxied._others._connection._transport.get_extra_info("socket")
+    assert 1 == end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert LOST_PEER_MS == end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert LOST_PEER_MS + COMMIT_EVERY_MS < FENCE_AFTER_MS
 
 
 def test_call_of_a_closed_database_fails(postgres_url: str) -> None:
