@@ -17,11 +17,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
+from confluent_kafka import Consumer, Message, Producer
 
 from kledger.ledger.cluster import PostgresDatabase
 from kledger.ledger.cluster.session_state import FENCE_AFTER_MS
 from kledger.process import ServerProcess
 from kledger.setting_values import split_address
+from tests.kledger.workers.running_workers import fixed_ports
 from tests.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.slow
@@ -299,3 +301,63 @@ async def test_owner_goes_on_after_an_outage_of_the_database(
     await pair.replace_owner("stop")
     found = await consumed(balancer.address)
     assert [b"before", b"during", b"after"] == list(found[TopicPartition("orders", 0)].values())
+
+
+def delivered(producer: Producer, value: bytes) -> int:
+    """Send a record and return its offset."""
+    offsets: list[int] = []
+
+    def acknowledged(error: object, message: Message) -> None:
+        assert error is None, error
+        offsets.append(message.offset() or 0)
+
+    producer.produce("orders", value, on_delivery=acknowledged)
+    assert 0 == producer.flush(120)
+    return offsets[0]
+
+
+def received(consumer: Consumer) -> bytes | None:
+    """Wait for the next record."""
+    for _ in range(120):
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            return message.value()
+    raise AssertionError("no record came")
+
+
+def test_client_finds_the_next_owner_by_its_bootstrap_servers(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """librdkafka, with the addresses of both brokers, and no balancer."""
+    store = (tmp_path / "objects").as_uri()
+    database = PostgresDatabase(postgres_url)
+    database.create(cluster_id="test-cluster", store=store)
+    database.close()
+    first_port = fixed_ports(2)
+    addresses = [f"127.0.0.1:{first_port + index}" for index in range(2)]
+    first, second = (
+        ServerProcess(
+            "--cluster", postgres_url, "--store", store,
+            "--set", f"node.id={index}", "--set", "cluster.sql.asynchronous=true",
+            kafka=address,
+        )
+        for index, address in enumerate(addresses)
+    )  # fmt: skip
+    servers = {"bootstrap.servers": ",".join(addresses)}
+    try:
+        first.start()
+        second.begin().wait_until_standby()
+        producer = Producer({**servers, "enable.idempotence": True})
+        consumer = Consumer({**servers, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["orders"])
+        assert 0 == delivered(producer, b"one")
+        assert b"one" == received(consumer)
+        consumer.commit(asynchronous=False)
+        first.kill()
+        second.wait_until_ready()
+        assert 1 == delivered(producer, b"two")
+        assert b"two" == received(consumer)
+        consumer.close()
+    finally:
+        first.stop()
+        second.stop()
