@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.structs import TopicPartition
+from aiokafka import AIOKafkaProducer
 
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k02_list_offsets import (
@@ -26,11 +25,11 @@ from kledger.process import ServerProcess
 from kledger.setting_values import split_address
 from kledger.wiring import CannotStart
 from tests.gateway.wire_client import WireClient
+from tests.kledger.cluster_clients import producing, stored
 from tests.kledger.cluster_words import Cluster, Running, running
 from tests.ledger.cluster.tcp_proxy import TcpProxy
 from tests.postgres_server import PostgresServer
 
-PARTITION = TopicPartition("orders", 0)
 LATEST = -1
 ASKED = 100
 LIST_OFFSETS = ListOffsetsRequest(
@@ -65,43 +64,11 @@ async def running_behind(
         yield made
 
 
-@asynccontextmanager
-async def producing(address: str) -> AsyncIterator[AIOKafkaProducer]:
-    """A producer that repeats what is not acknowledged, and stores nothing twice."""
-    producer = AIOKafkaProducer(
-        bootstrap_servers=address,
-        enable_idempotence=True,
-        request_timeout_ms=120_000,
-        retry_backoff_ms=50,
-    )
-    await producer.start()
-    try:
-        yield producer
-    finally:
-        await producer.stop()
-
-
 async def send(producer: AIOKafkaProducer, number: int) -> int:
     """Send a record; return its offset."""
     sent = await producer.send_and_wait("orders", b"%d" % number, partition=0)
     offset: int = sent.offset
     return offset
-
-
-async def stored(address: str) -> list[bytes]:
-    """Read the whole partition."""
-    found: list[bytes] = []
-    consumer = AIOKafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest")
-    await consumer.start()
-    try:
-        consumer.assign([PARTITION])
-        end = (await consumer.end_offsets([PARTITION]))[PARTITION]
-        while len(found) < end:
-            for records in (await consumer.getmany(timeout_ms=1_000)).values():
-                found += [record.value for record in records]
-    finally:
-        await consumer.stop()
-    return found
 
 
 def numbers(count: int) -> list[bytes]:

@@ -35,6 +35,7 @@ class Fault:
         answer: instead of the server's.
         is_cut: the connection is closed, before the answer or, with `change`, within its body.
         is_slow: the body of the answer stops in its middle, until the client goes away.
+        is_silent: the server gets the request, and nothing is answered until the client goes away.
         times: how many requests; -1: all until `heal`.
     """
 
@@ -43,6 +44,7 @@ class Fault:
     answer: Answer | None = None
     is_cut: bool = False
     is_slow: bool = False
+    is_silent: bool = False
     times: int = 1
 
 
@@ -99,6 +101,10 @@ class S3Proxy:
         fault = self._fault_for(request.method)
         if fault is not None:
             self.injected += 1
+        if fault is not None and fault.is_silent:
+            await self._forward(request, body)
+            await self._closing.wait()  # cancelled when the client goes away
+            _cut(request)
         if fault is not None and fault.change is None and not fault.is_slow:
             if fault.is_cut:
                 _cut(request)
