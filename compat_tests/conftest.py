@@ -86,6 +86,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ReportPlugin(page, config))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End the database, after the servers.
+
+    Not in a clean-up of the configuration: pytest-xdist kills a process that takes its time there.
+    """
+    if (running := session.config.stash.get(POSTGRES, None)) is not None:
+        running.remove()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what a broker without a disk does not have."""
     if not config.getoption("--cluster"):
@@ -138,7 +148,6 @@ def new_database(config: pytest.Config) -> str:
     """Return the URL of an empty database; the first call starts PostgreSQL for the whole run."""
     if (running := config.stash.get(POSTGRES, None)) is None:
         running = config.stash[POSTGRES] = PostgresServer()
-        config.add_cleanup(running.remove)
         running.initialise()
         running.start()
     name = f"compat_{next(_numbers)}"

@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds
+from compat_tests.settings import dotted
 
 TopicPartitionKey = tuple[str, int]
 
@@ -47,8 +48,8 @@ class CrashProducer(ABC):
     pause_s: float
     """Between two rounds."""
 
-    def __init__(self, name: str, bootstrap: str, codec: str) -> None:
-        """Make the client; nothing is sent before start()."""
+    def __init__(self, name: str, bootstrap: str, codec: str, **settings: str | int) -> None:
+        """Make the client, with settings of its own; nothing is sent before start()."""
         self.name = name
         self.errors: list[str] = []
         self._stopping = threading.Event()
@@ -65,6 +66,7 @@ class CrashProducer(ABC):
             "retry.backoff.ms": 20,
             "log_level": 0,
             "error_cb": self._failed,
+            **dotted(settings),
         })  # fmt: skip
 
     def start(self) -> None:
@@ -98,10 +100,15 @@ class LoadProducer(CrashProducer):
     pause_s = _PAUSE_S
 
     def __init__(
-        self, name: str, bootstrap: str, places: list[TopicPartitionKey], codec: str
+        self,
+        name: str,
+        bootstrap: str,
+        places: list[TopicPartitionKey],
+        codec: str,
+        **settings: str | int,
     ) -> None:
-        """Make the client; nothing is sent before start()."""
-        super().__init__(name, bootstrap, codec)
+        """See CrashProducer."""
+        super().__init__(name, bootstrap, codec, **settings)
         self.sent: dict[TopicPartitionKey, int] = dict.fromkeys(places, 0)
         self.acknowledged: dict[TopicPartitionKey, list[tuple[int, int]]] = {
             place: [] for place in places
