@@ -46,9 +46,11 @@ PLACES = [(LOADED, partition) for partition in range(3)]
 PAUSE_S_MAX = 0.5
 REQUEST_TIMEOUT_MS = 5_000
 """A paused broker closes no connection: its clients find the next one after this time."""
-BALANCED = {"aiokafka", "confluent-kafka", "kafka-python"}
-"""Programs with one address. A transactional producer of librdkafka has no rebootstrap, because it
-may then wait for ever (`exactly_once_app.py`); the other two clients do not know any."""
+PROGRAMS = [each for each in CLIENTS if each.values != ("confluent-kafka",)]
+"""Without librdkafka, whose `send_offsets_to_transaction` was seen to wait for ever after a takeover
+(docs/CLUSTER.md)."""
+BALANCED = {"aiokafka", "kafka-python"}
+"""Clients that never go back to their bootstrap servers."""
 
 
 class End(NamedTuple):
@@ -126,7 +128,7 @@ def take_over(pair: BrokerPair, load: PlainLoad, end: End) -> Takeover:
     return Takeover(ready_s, time.monotonic() - begun)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", PROGRAMS)
 def test_owners_end_under_load_and_lose_nothing(
     pytestconfig: pytest.Config, tmp_path: Path, client: str
 ) -> None:
