@@ -213,7 +213,7 @@ class ClusterBroker:
         )
         try:
             await server.start()
-            show_cluster(server.metrics, mine)
+            show_cluster(server.metrics, mine.stream, mine.engine)
             self._announce(server.ready_line())
             error = await crash
             if isinstance(error, LedgerError):

@@ -32,6 +32,7 @@ from kledger.ledger.cluster.takeover import Takeover
 from kledger.ledger.cluster.upkeep import Upkeep
 from kledger.ledger.cluster.wal_cache import WalCache
 from kledger.ledger.cluster.wal_gc_plan import GarbageLimits
+from kledger.ledger.cluster.wal_index import WalIndex
 from kledger.ledger.cluster.wal_objects import WalObjects
 from kledger.ledger.cluster.wal_plan import WalLimits
 from kledger.ledger.engine.base import Buffer, CommitGroup
@@ -138,6 +139,15 @@ class ClusterEngine:
         if self._log.failure is not None:
             return False
         return self._now_ms() < self._log.stream.answered_at_ms + CURRENT_MS
+
+    def ask_index(self, question: Callable[[WalIndex], int]) -> int:
+        """Return a number of the index, for people; the index waits meanwhile."""
+        return self._log.ask(question)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of objects in memory."""
+        return self._log.cache.size
 
     @property
     def failure(self) -> str | None:

@@ -93,6 +93,11 @@ class Upkeep:
         self._to_delete: deque[str] = deque()
         self._unreadable: set[int] = set()
 
+    @property
+    def garbage_objects(self) -> int:
+        """Objects that wait to be deleted; attempts that may be under way are not among them."""
+        return len(self._to_delete)
+
     def step(self) -> None:
         """Do what is due.
 

@@ -30,6 +30,12 @@ class WalCache:
         self._blocks: _LeastRecentlyUsed[tuple[int, int]] = _LeastRecentlyUsed(read_bytes_max)
         self._lock = Lock()
 
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        with self._lock:
+            return self._groups.size + self._blocks.size
+
     def put_group(self, file: int, data: Buffer) -> None:
         """Keep a group that was written."""
         with self._lock:
@@ -65,15 +71,15 @@ class _LeastRecentlyUsed(Generic[Key]):
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._size = 0
+        self.size = 0
         self._buffers: OrderedDict[Key, Buffer] = OrderedDict()
 
     def put(self, key: Key, data: Buffer) -> None:
         self.drop(key)
         self._buffers[key] = data
-        self._size += len(data)
-        while self._size > self._bytes_max:
-            self._size -= len(self._buffers.popitem(last=False)[1])
+        self.size += len(data)
+        while self.size > self._bytes_max:
+            self.size -= len(self._buffers.popitem(last=False)[1])
 
     def get(self, key: Key) -> Buffer | None:
         if key not in self._buffers:
@@ -83,4 +89,4 @@ class _LeastRecentlyUsed(Generic[Key]):
 
     def drop(self, key: Key) -> None:
         data = self._buffers.pop(key, None)
-        self._size -= 0 if data is None else len(data)
+        self.size -= 0 if data is None else len(data)

@@ -20,7 +20,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -155,6 +155,20 @@ class WalIndex:
         self._ledgers: dict[int, _LedgerBlocks] = {}
         self._dirty: dict[int, None] = {}  # ledgers, in the order in which they became dirty
         self._dropped_rows: dict[int, int] = {}
+
+    @property
+    def object_bytes(self) -> int:
+        """Size of the groups that are objects."""
+        return self._sum(lambda use: use.group.size)
+
+    @property
+    def dead_bytes(self) -> int:
+        """How much of that nothing is read from."""
+        return self._sum(lambda use: use.dead_bytes)
+
+    def _sum(self, size: Callable[["FileUse"], int]) -> int:
+        objects = (use for use in self.files.values() if use.group.object_key is not None)
+        return sum(map(size, objects))
 
     # Changes
 
