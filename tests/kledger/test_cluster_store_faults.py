@@ -14,6 +14,7 @@ import pytest
 from compat_tests.servers.s3_servers import VersityGateway
 from kledger.ledger.cluster import cluster_engine
 from kledger.ledger.cluster.wal_plan import WalLimits
+from tests.gateway.running import until
 from tests.kledger.cluster_clients import producing, stored
 from tests.kledger.cluster_words import Cluster, Running, running
 from tests.ledger.offload.s3_proxy import Fault, S3Proxy, error
@@ -21,6 +22,8 @@ from tests.ledger.offload.s3_proxy import Fault, S3Proxy, error
 pytestmark = pytest.mark.slow  # the server is built with Go
 
 RECORDS = [b"%d" % number * 100_000 for number in range(4)]
+ERRORS = 2
+"""With so many answers of errors, as many groups have failed."""
 _buckets = count(1)
 
 
@@ -124,16 +127,10 @@ async def test_store_that_is_away_for_long_fails_records_that_producers_repeat(
             sending = asyncio.ensure_future(
                 producer.send_and_wait("orders", RECORDS[0], partition=0)
             )
-            await groups_failed(caplog, 2)
+            async with asyncio.timeout(60):
+                await until(lambda: caplog.text.count("KafkaStorageError") >= ERRORS)
             assert not sending.done()
             proxy.heal()
             await sending
         assert [b"small", RECORDS[0]] == await stored(address)
     assert 1 == cluster.database.describe().epoch
-
-
-async def groups_failed(caplog: pytest.LogCaptureFixture, wanted: int) -> None:
-    """Wait until the producer was answered with so many errors."""
-    async with asyncio.timeout(60):
-        while caplog.text.count("KafkaStorageError") < wanted:  # noqa: ASYNC110 (a log has no event)
-            await asyncio.sleep(0)
