@@ -1,10 +1,11 @@
-"""Health check: one real Kafka request over a fresh connection, for containers and scripts.
+"""Health check: one real request over a fresh connection, for containers and scripts.
 
-    python -P -m kledger.healthcheck [HOST:PORT] [--tls]      exit 0 if the server answers
+    python -P -m kledger.healthcheck [HOST:PORT] [--tls]      exit 0 if Kafka clients are answered
+    python -P -m kledger.healthcheck HOST:PORT --admin        exit 0 if its page /health says so
 
 Rule: an open port is not enough, the answer must be right; every wait has a limit. ApiVersions
 needs no login. With `--tls`, for a listener with TLS, the certificate is not checked, as nothing is
-sent that could be a secret.
+sent that could be a secret. A broker that waits to own its cluster has its admin listener alone.
 Must not know: modules of the server; it encodes ApiVersions v0 itself, so that it starts at once.
 
 Request                              Response
@@ -17,6 +18,7 @@ Request                              Response
 | 12     | 2    | client id, -1  |
 """
 
+import re
 import socket
 import struct
 import sys
@@ -26,6 +28,8 @@ TIMEOUT_SECONDS = 5.0
 CORRELATION_ID = 0x6B6C6564
 API_VERSIONS = 18
 
+STATUS_BYTES = 12
+_STATUS_OK = re.compile(rb"HTTP/1.[01] 200")
 _REQUEST = struct.Struct(">ihhih")
 _RESPONSE = struct.Struct(">iihi")
 
@@ -40,18 +44,37 @@ def check(
     try:
         with _connected(host.strip("[]"), int(port), timeout_seconds, has_tls) as connection:
             connection.sendall(_REQUEST.pack(10, API_VERSIONS, 0, CORRELATION_ID, -1))
-            answer = b""
-            while len(answer) < _RESPONSE.size:
-                received = connection.recv(_RESPONSE.size - len(answer))
-                if not received:
-                    return f"{address} closed the connection"
-                answer += received
+            answer = _received(connection, _RESPONSE.size)
     except OSError as error:
         return f"{address} does not answer: {error}"
+    if len(answer) < _RESPONSE.size:
+        return f"{address} closed the connection"
     _, correlation_id, error_code, key_count = _RESPONSE.unpack(answer)
     if (correlation_id, error_code) != (CORRELATION_ID, 0) or key_count < 1:
         return f"{address} gave a wrong answer: {answer.hex()}"
     return None
+
+
+def check_admin(address: str, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
+    """Ask an admin listener for its health; return the problem, or None if there is none."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return f"expected HOST:PORT, got {address!r}"
+    try:
+        with _connected(host.strip("[]"), int(port), timeout_seconds, False) as connection:
+            connection.sendall(f"GET /health HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
+            answer = _received(connection, STATUS_BYTES)
+    except OSError as error:
+        return f"{address} does not answer: {error}"
+    return None if _STATUS_OK.fullmatch(answer) else f"{address} gave a wrong answer: {answer!r}"
+
+
+def _received(connection: socket.socket, size: int) -> bytes:
+    """Return the next bytes; fewer if the connection ends before."""
+    answer = b""
+    while len(answer) < size and (received := connection.recv(size - len(answer))):
+        answer += received
+    return answer
 
 
 def _connected(host: str, port: int, timeout_seconds: float, has_tls: bool) -> socket.socket:
@@ -70,7 +93,11 @@ def _connected(host: str, port: int, timeout_seconds: float, has_tls: bool) -> s
 
 
 if __name__ == "__main__":
-    words = [each for each in sys.argv[1:] if each != "--tls"]
-    problem = check(words[0] if words else DEFAULT_ADDRESS, has_tls="--tls" in sys.argv[1:])
+    words = [each for each in sys.argv[1:] if not each.startswith("--")]
+    target = words[0] if words else DEFAULT_ADDRESS
+    if "--admin" in sys.argv[1:]:
+        problem = check_admin(target)
+    else:
+        problem = check(target, has_tls="--tls" in sys.argv[1:])
     if problem is not None:
         sys.exit(f"unhealthy: {problem}")

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -131,10 +131,21 @@ class PostgresServer:
 
     def run(self, program: str, *arguments: str) -> str:
         """Run a program of PostgreSQL to its end; return what it prints."""
+        return self._run(str(_programs() / program), *arguments)
+
+    def run_script(self, script: str, **environment: str) -> str:
+        """Run a shell script that calls programs of PostgreSQL; return what it prints."""
+        search = {"PATH": f"{_programs()}:{os.environ['PATH']}", "PGDATA": str(self.data)}
+        return self._run("/bin/sh", "-c", script, environment=search | environment)
+
+    def _run(
+        self, program: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> str:
         done = subprocess.run(
-            [str(_programs() / program), *arguments],
+            [program, *arguments],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
             cwd=self.folder, user=_user(), timeout=PATIENCE_S,
+            env=None if environment is None else os.environ | dict(environment),
         )  # fmt: skip
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}{self._log()}"
         return done.stdout.strip()

@@ -1,5 +1,6 @@
 """Healthy means that a Kafka request is answered, not that a port is open."""
 
+import asyncio
 import socket
 import struct
 import threading
@@ -7,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kledger.healthcheck import CORRELATION_ID, check
+from kledger.admin.standby_pages import standby_listener
+from kledger.healthcheck import CORRELATION_ID, check, check_admin
 from kledger.testing import ServerThread
 from tests.kledger.test_listener_logins import settings_of
 
@@ -76,3 +78,30 @@ def test_a_listener_with_tls_is_healthy_for_a_check_with_tls(tmp_path: Path) -> 
     with ServerThread(settings=settings) as server:
         assert check(server.kafka_address, 60, has_tls=True) is None
         assert check(server.kafka_address, 60) is not None
+
+
+def test_a_server_with_an_admin_listener_is_healthy() -> None:
+    with ServerThread(admin="127.0.0.1:0") as server:
+        assert check_admin(server.admin_address, 60) is None
+
+
+async def test_a_broker_that_waits_is_healthy() -> None:
+    listener = standby_listener()
+    host, port = await listener.start("127.0.0.1", 0)
+    try:
+        assert await asyncio.to_thread(check_admin, f"{host}:{port}", 60) is None
+    finally:
+        await listener.stop()
+
+
+def test_wrong_answers_of_an_admin_listener_are_not_healthy() -> None:
+    for wrong in (b"HTTP/1.1 503 Service Unavailable\r\n", b"HTTP/1.1 20", answer()):
+        with peer(wrong) as address:
+            assert "wrong answer" in str(check_admin(address, 60))
+    assert "expected HOST:PORT" in str(check_admin("nowhere"))
+
+
+def test_a_port_without_an_admin_listener_is_not_healthy() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # keeps the port without listening
+        assert "does not answer" in str(check_admin(f"127.0.0.1:{silent.getsockname()[1]}"))
