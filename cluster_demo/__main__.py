@@ -134,6 +134,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("demo-output"), help="results' folder")
     parser.add_argument("--flights", type=int, metavar="N", help="only the first N of the year")
     arguments = parser.parse_args()
+    if arguments.flights is not None and arguments.flights < BATCHES_MIN:
+        parser.error(f"--flights: expected at least {BATCHES_MIN}, got {arguments.flights}")
 
     def prepare(stack: ExitStack, folder: Path, console: Console) -> Demonstration:
         objects = stack.enter_context(tempfile.TemporaryDirectory(prefix="kledger-demo-"))

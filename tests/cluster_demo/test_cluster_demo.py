@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from cluster_demo.__main__ import main
 from cluster_demo.brokers import ClusterBrokers, OwnerChange
 from kledger.healthcheck import check
 from pipelines.tier import read_values
@@ -20,6 +21,15 @@ WAIT_S = 60
 
 def test_change_of_the_owner_is_said_in_words() -> None:
     assert "broker 3 owns the cluster 6.8 s later" == str(OwnerChange(1, 3, 6.849))
+
+
+def test_flights_that_are_too_few_for_a_stream_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cluster_demo", "--flights", "5"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "--flights: expected at least 6, got 5" in capsys.readouterr().err
 
 
 @pytest.mark.slow
