@@ -47,8 +47,8 @@ PAUSE_S_MAX = 0.5
 REQUEST_TIMEOUT_MS = 5_000
 """A paused broker closes no connection: its clients find the next one after this time."""
 PROGRAMS = [each for each in CLIENTS if each.values != ("confluent-kafka",)]
-"""Without librdkafka, whose `send_offsets_to_transaction` was seen to wait for ever after a takeover
-(docs/CLUSTER.md)."""
+"""Without librdkafka, whose `send_offsets_to_transaction` was seen to wait for ever after a
+takeover (docs/CLUSTER.md)."""
 BALANCED = {"aiokafka", "kafka-python"}
 """Clients that never go back to their bootstrap servers."""
 
