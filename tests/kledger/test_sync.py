@@ -18,15 +18,16 @@ SOON_MS = 60_000
 SOON_SECONDS = SOON_MS / 1000
 
 INTERRUPTED = """
-import asyncio, signal, threading, kledger.sync
+import asyncio, signal, sys, threading, traceback, kledger.sync
 
 with kledger.sync.embedded(None) as client:
     consumer = client.subscribe("orders", "s")
 
     def interrupt():
-        for _ in range(3):
+        main = threading.main_thread().ident
+        while "in _awaited" not in "".join(traceback.format_stack(sys._current_frames()[main])):
             client.run(asyncio.sleep(0))
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        signal.pthread_kill(main, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     try:

@@ -13,7 +13,7 @@ from tests.simulation.seeds import MakeRun, run_seeds
 
 SEEDS = 60
 ALL_SEEDS = 20_000
-CLUSTER_SEEDS = 20
+CLUSTER_SEEDS = 2
 ALL_CLUSTER_SEEDS = 2_000
 
 

@@ -13,8 +13,8 @@ def test_command_names_folder_listener_durability_and_settings(tmp_path: Path) -
     program, *words = server.command()
     assert Path(program).name == "kledger"
     assert words == [
-        *("serve", "--data", str(tmp_path / "data"), "--kafka", "127.0.0.1:0"),
-        *("--durability", "os", "--set", "num.partitions=3"),
+        *("serve", "--data", str(tmp_path / "data"), "--durability", "os"),
+        *("--kafka", "127.0.0.1:0", "--set", "num.partitions=3"),
     ]
 
 

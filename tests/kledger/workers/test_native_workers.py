@@ -22,6 +22,7 @@ def values(numbers: range) -> list[bytes]:
     return [b"%d" % each for each in numbers]
 
 
+@pytest.mark.slow
 async def test_clients_go_on_behind_a_worker_that_was_killed(tmp_path: Path) -> None:
     """Every message that was sent is received, and stored once."""
     with RunningWorkers("--data", str(tmp_path), "--native", ANY) as running:

@@ -219,7 +219,9 @@ class TakeoverRun:
         assert self.content == Content.of(self.cluster.own(), self.ledgers)
 
 
-@pytest.mark.parametrize("start", range(0, SEEDS, 20))
+@pytest.mark.parametrize(
+    "start", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(20, SEEDS, 20))]
+)
 def test_nothing_acknowledged_is_lost(start: int) -> None:
     for seed in range(start, start + 20):
         try:
