@@ -10,7 +10,6 @@ command line: libpq's PGPASSWORD and PGPASSFILE work.
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kledger.cli import add_verbs, failure, usage_error
+from kledger.cli.given_settings import given_settings
 from kledger.cli.live import print_result
 from kledger.cli.plain_text import table
 from kledger.gateway.wire.uuid_text import uuid_text
@@ -25,7 +25,7 @@ from kledger.ledger import InvalidArgument, LedgerError, ObjectStoreTiers, Store
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.entropy import SystemEntropy
 from kledger.setting_values import SettingError
-from kledger.settings import Settings, load
+from kledger.settings import Settings
 
 if TYPE_CHECKING:
     from kledger.ledger.cluster import ClusterDatabase, ClusterDescription
@@ -61,12 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Do one verb; return the exit code."""
     flags = {"cluster.url": arguments.url, "cluster.store": getattr(arguments, "store", None)}
     try:
-        settings = load(
-            file=arguments.config,
-            environment=os.environ,
-            assignments=arguments.assignments,
-            flags={name: value for name, value in flags.items() if value is not None},
-        )
+        settings = given_settings(arguments, flags)
     except SettingError as error:
         return usage_error(str(error))
     if settings.cluster.url is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kledger.broker_client.broker_connections import BrokerConnections, KafkaFailed
 from kledger.cli.command_config import read_client_file
@@ -69,7 +69,10 @@ def running_server(servers: str, command_config: Path | None) -> Iterator[Broker
 
 
 class RunningUsers:
-    """The SCRAM users of a running server; those of PLAIN are not in Kafka's protocol."""
+    """The SCRAM users of a running server; those of PLAIN are not in Kafka's protocol.
+
+    A request of Kafka's protocol changes each user once, so every mechanism is a request.
+    """
 
     def __init__(self, brokers: BrokerConnections) -> None:
         self._brokers = brokers
@@ -88,20 +91,23 @@ class RunningUsers:
             ]
         return sorted(found)
 
-    async def set_password(self, user: str, mechanism: str, password: str, iterations: int) -> None:
-        """Add a credential, or replace one. Raises KafkaFailed."""
-        scram, salt = BY_SASL_NAME[mechanism], SystemEntropy().token(SALT_BYTES)
-        upsertion = ScramCredentialUpsertion(
-            name=user,
-            mechanism=scram.code,
-            iterations=iterations,
-            salt=salt,
-            salted_password=scram.salted_password(password, salt, iterations),
-        )
-        self._alter(AlterUserScramCredentialsRequest(upsertions=[upsertion]))
+    async def set_password(
+        self, user: str, mechanisms: Iterable[str], password: str, iterations: int
+    ) -> None:
+        """Add credentials, or replace them, one after the other. Raises KafkaFailed."""
+        for each in mechanisms:
+            scram, salt = BY_SASL_NAME[each], SystemEntropy().token(SALT_BYTES)
+            upsertion = ScramCredentialUpsertion(
+                name=user,
+                mechanism=scram.code,
+                iterations=iterations,
+                salt=salt,
+                salted_password=scram.salted_password(password, salt, iterations),
+            )
+            self._alter(AlterUserScramCredentialsRequest(upsertions=[upsertion]))
 
     async def remove(self, user: str, mechanisms: Iterable[str]) -> None:
-        """Remove credentials, one after the other: a request changes a user once."""
+        """Remove credentials, one after the other. Raises KafkaFailed."""
         for each in mechanisms:
             deletion = ScramCredentialDeletion(name=user, mechanism=BY_SASL_NAME[each].code)
             self._alter(AlterUserScramCredentialsRequest(deletions=[deletion]))
@@ -119,15 +125,7 @@ class RunningRules:
 
     async def find(self, asked: AclFilter) -> list[AclRule]:
         """Return the rules that match a filter. Raises KafkaFailed."""
-        request = DescribeAclsRequest(
-            resource_type_filter=asked.resource_type,
-            resource_name_filter=asked.name,
-            pattern_type_filter=asked.pattern_type,
-            principal_filter=asked.principal,
-            host_filter=asked.host,
-            operation=asked.operation,
-            permission_type=asked.permission,
-        )
+        request = DescribeAclsRequest(**_filter_fields(asked))
         response = self._brokers.ask(request, DescribeAclsResponse)
         _check("rules", response.error_code, response.error_message)
         return [
@@ -168,23 +166,25 @@ class RunningRules:
 
     async def delete(self, filters: Sequence[AclFilter]) -> None:
         """Delete the rules that match one of the filters. Raises KafkaFailed."""
-        asked = [
-            DeleteAclsFilter(
-                resource_type_filter=each.resource_type,
-                resource_name_filter=each.name,
-                pattern_type_filter=each.pattern_type,
-                principal_filter=each.principal,
-                host_filter=each.host,
-                operation=each.operation,
-                permission_type=each.permission,
-            )
-            for each in filters
-        ]
+        asked = [DeleteAclsFilter(**_filter_fields(each)) for each in filters]
         response = self._brokers.ask(DeleteAclsRequest(filters=asked), DeleteAclsResponse)
         for result in response.filter_results:
             _check("rules", result.error_code, result.error_message)
             for each in result.matching_acls:
                 _check(each.principal, each.error_code, each.error_message)
+
+
+def _filter_fields(asked: AclFilter) -> dict[str, Any]:
+    """Return the fields of a filter in a request; see `gateway.acl_messages.RequestedFilter`."""
+    return {
+        "resource_type_filter": asked.resource_type,
+        "resource_name_filter": asked.name,
+        "pattern_type_filter": asked.pattern_type,
+        "principal_filter": asked.principal,
+        "host_filter": asked.host,
+        "operation": asked.operation,
+        "permission_type": asked.permission,
+    }
 
 
 def _check(what: str, code: int, message: str | None) -> None:

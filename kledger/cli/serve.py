@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING
 
 from kledger import quick_start
 from kledger.cli import EXIT_FAILURE, failure, usage_error
+from kledger.cli.given_settings import given_settings
 from kledger.kubernetes_variables import kubernetes_variables
 from kledger.security.private_folder import UnsafeFolder, keep_private
 from kledger.setting_values import SettingError
-from kledger.settings import Settings, load, own_names, variable_of
+from kledger.settings import Settings, own_names, variable_of
 
 if TYPE_CHECKING:
     from kledger.workers.worker_identity import WorkerIdentity
@@ -88,12 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         "cluster.store": arguments.store,
     }
     try:
-        settings = load(
-            file=arguments.config,
-            environment=os.environ,
-            assignments=arguments.assignments,
-            flags={name: value for name, value in flags.items() if value is not None},
-        )
+        settings = given_settings(arguments, flags)
     except SettingError as error:
         return usage_error(str(error))
     server = settings.server

@@ -7,14 +7,14 @@ that which the store remembers. The tier is only read.
 
 import argparse
 import asyncio
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kledger.cli.given_settings import given_settings
 from kledger.ledger import InvalidArgument, LedgerOffloader, ObjectStoreTiers, TierUnavailable
 from kledger.ledger.inspection import CheckEntry, ListedCopy, StoppedStore, TierListing, check_copy
-from kledger.settings import OffloadSettings, load
+from kledger.settings import OffloadSettings
 from kledger.topics.partition import manifest
 from kledger.topics.partition_name import partition_of
 from kledger.topics.tier_url import remembered_url
@@ -73,9 +73,7 @@ def check_tier(
         SettingError: the settings have a mistake.
         UnreadableRow: the URL that the store remembers cannot be read.
     """
-    offload = load(
-        file=arguments.config, environment=os.environ, assignments=arguments.assignments
-    ).offload
+    offload = given_settings(arguments).offload
     check = _TierCheck(store.tier_listing(), offload, make_check)
     url = offload.url or remembered_url(store)
     return asyncio.run(check.run(managed_ledger, url))

@@ -78,8 +78,10 @@ class UserTable(Protocol):
         """Return user, mechanism and iterations of each credential."""
         ...
 
-    async def set_password(self, user: str, mechanism: str, password: str, iterations: int) -> None:
-        """Add a credential, or replace one."""
+    async def set_password(
+        self, user: str, mechanisms: Iterable[str], password: str, iterations: int
+    ) -> None:
+        """Add credentials of one password, or replace them."""
         ...
 
     async def remove(self, user: str, mechanisms: Iterable[str]) -> None:
@@ -100,9 +102,12 @@ class _StoredUsers:
             for mechanism, credential in self._users.credentials_of(name).items()
         ]
 
-    async def set_password(self, user: str, mechanism: str, password: str, iterations: int) -> None:
-        credential = new_credential(mechanism, password, iterations)
-        await self._users.alter([((user, mechanism), credential)])
+    async def set_password(
+        self, user: str, mechanisms: Iterable[str], password: str, iterations: int
+    ) -> None:
+        await self._users.alter(
+            ((user, each), new_credential(each, password, iterations)) for each in mechanisms
+        )
 
     async def remove(self, user: str, mechanisms: Iterable[str]) -> None:
         await self._users.alter(((user, each), None) for each in mechanisms)
@@ -182,8 +187,9 @@ def new_credential(mechanism: str, password: str, iterations: int) -> ScramCrede
 
 
 async def _add(users: UserTable, arguments: argparse.Namespace) -> int:
-    for each in arguments.mechanisms:
-        await users.set_password(arguments.name, each, arguments.password, arguments.iterations)
+    await users.set_password(
+        arguments.name, arguments.mechanisms, arguments.password, arguments.iterations
+    )
     return 0
 
 

@@ -28,6 +28,7 @@ from kledger.ledger.cluster.group_log import STORE_ROWS, EncodedGroup, GroupLog
 from kledger.ledger.cluster.local_rows import LocalRows
 from kledger.ledger.cluster.object_format import blocks_of
 from kledger.ledger.cluster.object_writer import ObjectWriter
+from kledger.ledger.cluster.session_state import is_current
 from kledger.ledger.cluster.takeover import Takeover
 from kledger.ledger.cluster.upkeep import Upkeep
 from kledger.ledger.cluster.wal_cache import WalCache
@@ -40,9 +41,6 @@ from kledger.ledger.engine.errors import StorageError, SyncFailed
 
 logger = logging.getLogger(__name__)
 
-CURRENT_MS = 4_000
-"""Answers that mean "newest" are given for so long after the last answered commit was sent. Other
-brokers fence an owner that has not committed for 6 s of their own clocks."""
 UPKEEP_S = 0.5
 """Time between two rounds of the upkeep."""
 HEARTBEAT_S = 0.25
@@ -138,7 +136,7 @@ class ClusterEngine:
         """
         if self._log.failure is not None:
             return False
-        return self._now_ms() < self._log.stream.answered_at_ms + CURRENT_MS
+        return is_current(answered_at_ms=self._log.stream.answered_at_ms, now_ms=self._now_ms())
 
     def ask_index(self, question: Callable[[WalIndex], int]) -> int:
         """Return a number of the index, for people; the index waits meanwhile."""

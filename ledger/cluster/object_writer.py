@@ -80,15 +80,11 @@ class ObjectWriter:
         self._is_stopped = True
 
     def take_abandoned(self, now_ms: int) -> list[str]:
-        """Return keys that are to be deleted now; the caller gives back what it cannot delete."""
+        """Return keys that are to be deleted now, each once."""
         due = [key for key, at_ms in list(self._abandoned.items()) if at_ms <= now_ms]
         for key in due:
             del self._abandoned[key]
         return due
-
-    def give_back(self, key: str) -> None:
-        """Note that a key could not be deleted yet."""
-        self._abandoned[key] = self._now_ms()
 
     def _step(
         self,

@@ -35,6 +35,7 @@ from kledger.ledger.cluster.object_format import (
     incarnation_prefix,
 )
 from kledger.ledger.cluster.object_writer import LATE_PUT_MS, ObjectWriter
+from kledger.ledger.cluster.session_state import COMMIT_EVERY_MS
 from kledger.ledger.cluster.wal_gc_plan import (
     GarbageLimits,
     plan_forgetting,
@@ -48,7 +49,6 @@ from kledger.ledger.engine.errors import StorageWriteFailed
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_MS = 1000
 STORE_INDEX_MS = 30_000
 STORE_INDEX_GROUPS = 2_000
 SWEEP_MS = 24 * 3600_000
@@ -128,7 +128,7 @@ class Upkeep:
             SyncFailed: the log has ended.
         """
         self._log.refuse_after_failure()
-        if self._now_ms() - self._log.stream.answered_at_ms >= HEARTBEAT_MS:
+        if self._now_ms() - self._log.stream.answered_at_ms >= COMMIT_EVERY_MS:
             self._log.commit_own()
 
     # The stored index

@@ -5,8 +5,9 @@ requests run on an event loop of their own; any thread may wait for them.
 Must not know: groups, when requests are repeated.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from typing import Protocol
 
 from kledger.ledger.engine.base import Buffer
@@ -87,27 +88,28 @@ class StoredWalObjects:
         self._loop.stop()
 
     async def _put(self, key: str, data: Buffer) -> None:
-        try:
+        with _failures():
             await self._store.put(key, data)
-        except LedgerError as error:
-            raise ObjectStoreFailed(str(error)) from error
 
     async def _get(self, key: str, start: int, length: int) -> Buffer:
-        try:
+        with _failures():
             return await self._store.get_range(key, start, length)
-        except NonRecoverable as error:
-            raise ObjectNotThere(str(error)) from error
-        except LedgerError as error:
-            raise ObjectStoreFailed(str(error)) from error
 
     async def _delete(self, key: str) -> None:
-        try:
+        with _failures():
             await self._store.delete(key)
-        except LedgerError as error:
-            raise ObjectStoreFailed(str(error)) from error
 
     async def _list(self, prefix: str) -> Sequence[str]:
-        try:
+        with _failures():
             return [each.name for each in await self._store.list(prefix)]
-        except LedgerError as error:
-            raise ObjectStoreFailed(str(error)) from error
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Raise what the methods of `WalObjects` raise."""
+    try:
+        yield
+    except NonRecoverable as error:
+        raise ObjectNotThere(str(error)) from error
+    except LedgerError as error:
+        raise ObjectStoreFailed(str(error)) from error

@@ -110,6 +110,17 @@ async def asked(link: Link) -> int:
     return result.producer_id
 
 
+async def unanswered(
+    peer: PeerOfTest, clock: ManualClock, timeout_ms: int | None = TIMEOUT_MS
+) -> tuple[Link, asyncio.Task[int]]:
+    """Ask a running peer that does not answer; return when it has been asked."""
+    peer.answer = lambda _: b""
+    link = link_to(peer, clock, timeout_ms=timeout_ms)
+    waiting = asyncio.create_task(asked(link))
+    await peer.was_asked(1)
+    return link, waiting
+
+
 async def test_requests_share_one_connection(peer: PeerOfTest, clock: ManualClock) -> None:
     async with peer.running():
         link = link_to(peer, clock)
@@ -136,10 +147,7 @@ async def test_a_peer_that_hangs_up_is_away_and_connected_to_again(
     peer: PeerOfTest, clock: ManualClock
 ) -> None:
     async with peer.running():
-        peer.answer = lambda _: b""
-        link = link_to(peer, clock)
-        waiting = asyncio.create_task(asked(link))
-        await peer.was_asked(1)
+        link, waiting = await unanswered(peer, clock)
         peer.connections[0].close()
         with pytest.raises(PeerAway, match="has ended"):
             await waiting
@@ -152,10 +160,7 @@ async def test_a_silent_peer_is_away_when_its_time_is_over(
     peer: PeerOfTest, clock: ManualClock
 ) -> None:
     async with peer.running():
-        peer.answer = lambda _: b""
-        link = link_to(peer, clock)
-        waiting = asyncio.create_task(asked(link))
-        await peer.was_asked(1)
+        _, waiting = await unanswered(peer, clock)
         clock.advance(TIMEOUT_MS - 1)
         assert not waiting.done()
         clock.advance(1)
@@ -180,10 +185,7 @@ async def test_a_marker_is_waited_for_as_long_as_the_connection_lasts(
 ) -> None:
     """Sent again it could end a later transaction of the same epoch."""
     async with peer.running():
-        peer.answer = lambda _: b""
-        link = link_to(peer, clock, timeout_ms=None)
-        waiting = asyncio.create_task(asked(link))
-        await peer.was_asked(1)
+        _, waiting = await unanswered(peer, clock, timeout_ms=None)
         clock.advance(3_600_000)
         await asyncio.sleep(0)
         peer.connections[0].write(answered(1))
@@ -193,10 +195,7 @@ async def test_a_marker_is_waited_for_as_long_as_the_connection_lasts(
 
 async def test_abort_fails_the_request_under_way(peer: PeerOfTest, clock: ManualClock) -> None:
     async with peer.running():
-        peer.answer = lambda _: b""
-        link = link_to(peer, clock)
-        waiting = asyncio.create_task(asked(link))
-        await peer.was_asked(1)
+        link, waiting = await unanswered(peer, clock)
         link.abort()
         with pytest.raises(PeerAway):
             await waiting
@@ -246,10 +245,7 @@ async def test_a_request_that_is_cancelled_leaves_its_answer_to_nobody(
     peer: PeerOfTest, clock: ManualClock
 ) -> None:
     async with peer.running():
-        peer.answer = lambda _: b""
-        link = link_to(peer, clock)
-        waiting = asyncio.create_task(asked(link))
-        await peer.was_asked(1)
+        link, waiting = await unanswered(peer, clock)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

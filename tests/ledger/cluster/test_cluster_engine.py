@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from kledger.ledger.cluster.block_reader import MISSING_MS
-from kledger.ledger.cluster.cluster_engine import CURRENT_MS, ClusterEngine
+from kledger.ledger.cluster.cluster_engine import ClusterEngine
 from kledger.ledger.cluster.faulty_database import DatabaseFault
+from kledger.ledger.cluster.session_state import CURRENT_FOR_MS
 from kledger.ledger.cluster.wal_gc_plan import GarbageLimits
 from kledger.ledger.cluster.wal_plan import WalLimits
 from kledger.ledger.engine.base import CommitGroup
@@ -164,10 +165,10 @@ def test_damaged_footer_ends_a_takeover() -> None:
 def test_heartbeat_keeps_the_owner_current(cluster: ModelCluster) -> None:
     engine = cluster.own()
     for _ in range(5):
-        cluster.bucket.now_ms += CURRENT_MS - 1
+        cluster.bucket.now_ms += CURRENT_FOR_MS - 1
         assert engine.is_current()
         engine.upkeep.heartbeat()
-    cluster.bucket.now_ms += CURRENT_MS
+    cluster.bucket.now_ms += CURRENT_FOR_MS
     assert not engine.is_current()
     engine.upkeep.heartbeat()
     assert engine.is_current()
@@ -217,7 +218,7 @@ def test_neighbouring_blocks_are_one_request() -> None:
 def test_database_that_is_away_at_the_end_does_not_hold_up_a_close(cluster: ModelCluster) -> None:
     engine = cluster.own()
     store(engine, group_of(0))
-    cluster.bucket.now_ms += CURRENT_MS
+    cluster.bucket.now_ms += CURRENT_FOR_MS
     cluster.database_fault = lambda _call: DatabaseFault.AWAY
     engine.close()
     cluster.database_fault = lambda _call: DatabaseFault.NONE
