@@ -1,15 +1,15 @@
-"""Cluster: what a worker shares with the others of its server.
+"""Cluster: what a broker shares with the others of its cluster.
 
-Rule: the workers are the brokers of a cluster, numbered from the `node.id` of the settings. Their
-shared tables are in the folder above those of their stores.
-It is also the `NativeCluster` of the worker's native service.
+Rule: a `ClusterMember` opens it when the broker starts. Workers are numbered from the `node.id` of
+the settings, and their shared tables are in the folder above those of their stores.
+It is also the `NativeCluster` of the broker's native service.
 Must not know: processes, listeners.
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kledger.gateway.cluster import Cluster
 from kledger.gateway.cluster_brokers import BrokerRecord, ClusterBrokers
@@ -29,11 +29,88 @@ if TYPE_CHECKING:
     from kledger.runtime.clock import Clock
     from kledger.runtime.containment import Containment
     from kledger.runtime.tasks import Supervisor
-    from kledger.workers.worker_identity import WorkerIdentity
+    from kledger.workers.worker_identity import Address, WorkerIdentity
 
 
-class WorkerCluster:
-    """The cluster of one worker.
+class ClusterMember(Protocol):
+    """What makes a server a broker of a cluster."""
+
+    @property
+    def bootstrap(self) -> Mapping[str, "Address"]:
+        """Addresses on which it listens together with others, see `WorkerIdentity`."""
+        ...
+
+    async def open(
+        self,
+        config: "GatewayConfig",
+        *,
+        containment: "Containment",
+        clock: "Clock",
+        supervisor: "Supervisor",
+    ) -> "BrokerCluster":
+        """Open what the brokers share.
+
+        Args:
+            config: of this broker.
+            containment: for faults of what follows the others' changes.
+            clock: of this broker.
+            supervisor: runs the tasks of the cluster.
+
+        Raises:
+            StoreUnusable, UnreadableRow, StorageFailed: it cannot be read.
+        """
+        ...
+
+
+class WorkerMember:
+    """Makes a server one of several workers."""
+
+    def __init__(self, worker: "WorkerIdentity") -> None:
+        self._worker = worker
+
+    @property
+    def bootstrap(self) -> Mapping[str, "Address"]:
+        """The addresses that all workers listen on."""
+        return self._worker.bootstrap
+
+    async def open(
+        self,
+        config: "GatewayConfig",
+        *,
+        containment: "Containment",
+        clock: "Clock",
+        supervisor: "Supervisor",
+    ) -> "BrokerCluster":
+        """Open what the workers share."""
+        worker, node_id = self._worker, config.node_id
+        first = node_id - worker.index
+        folder = Path(worker_folder(worker.folder, worker.index))
+        tables = await SharedTables.open(
+            Path(worker.folder), containment=containment, clock=clock, supervisor=supervisor
+        )
+        timers = Timers(clock, supervisor)
+        peers = Peers(
+            lambda broker_id: connect_to(Path(worker_folder(worker.folder, broker_id - first))),
+            clock=clock,
+            timers=timers,
+            supervisor=supervisor,
+        )
+        try:
+            return BrokerCluster(
+                tables,
+                Placement(node_id, range(first, first + worker.count)),
+                ClusterBrokers(tables, node_id, range(first, first + worker.made_with)),
+                peers,
+                bind_peer_socket=lambda: bind_peer_socket(folder),
+                timers=timers,
+            )
+        except BaseException:
+            await tables.close()
+            raise
+
+
+class BrokerCluster:
+    """The cluster of one broker.
 
     Attributes:
         cluster: what its services work with.
@@ -43,62 +120,37 @@ class WorkerCluster:
     def __init__(
         self,
         tables: SharedTables,
-        worker: "WorkerIdentity",
-        node_id: int,
+        placement: Placement,
+        brokers: ClusterBrokers,
+        peers: Peers,
         *,
-        clock: "Clock",
-        supervisor: "Supervisor",
+        bind_peer_socket: Callable[[], socket.socket],
+        timers: Timers,
     ) -> None:
-        first = node_id - worker.index
+        """Join the parts.
+
+        Args:
+            tables: that the brokers share.
+            placement: of their partitions.
+            brokers: all of them.
+            peers: asks the others.
+            bind_peer_socket: returns what the others connect to. Raises OSError.
+            timers: of this broker.
+        """
         self.tables = tables
-        self._folder = Path(worker_folder(worker.folder, worker.index))
-        timers = Timers(clock, supervisor)
-        placement = Placement(node_id, range(first, first + worker.count))
+        self.bind_peer_socket = bind_peer_socket
         self.cluster = Cluster(
             TopicCluster(tables, placement),
-            ClusterBrokers(tables, node_id, range(first, first + worker.made_with)),
-            Peers(
-                lambda broker_id: connect_to(Path(worker_folder(worker.folder, broker_id - first))),
-                clock=clock,
-                timers=timers,
-                supervisor=supervisor,
-            ),
+            brokers,
+            peers,
             refreshed=tables.refreshed,
             timers=timers,
         )
 
-    @classmethod
-    async def open(
-        cls,
-        worker: "WorkerIdentity",
-        config: "GatewayConfig",
-        *,
-        containment: "Containment",
-        clock: "Clock",
-        supervisor: "Supervisor",
-    ) -> "WorkerCluster":
-        """Open what the workers share; `SharedTables.open` documents the other arguments.
-
-        Raises:
-            StoreUnusable, UnreadableRow, StorageFailed: it cannot be read.
-        """
-        tables = await SharedTables.open(
-            Path(worker.folder), containment=containment, clock=clock, supervisor=supervisor
-        )
-        try:
-            return cls(tables, worker, config.node_id, clock=clock, supervisor=supervisor)
-        except BaseException:
-            await tables.close()
-            raise
-
-    def bind_peer_socket(self) -> socket.socket:
-        """Return what the other workers connect to. Raises OSError."""
-        return bind_peer_socket(self._folder)
-
     async def register(
         self, config: "GatewayConfig", endpoints: Sequence["Endpoint"], native: str
     ) -> None:
-        """Let clients of all workers know what they connect to for this one.
+        """Let clients of all brokers know what they connect to for this one.
 
         Args:
             config: of the bound gateway.
@@ -115,7 +167,7 @@ class WorkerCluster:
 
     @property
     def broker_ids(self) -> Sequence[int]:
-        """All workers, ascending."""
+        """All brokers, ascending."""
         return self.cluster.topics.placement.broker_ids
 
     def address_of(self, broker_id: int) -> str:
@@ -124,7 +176,7 @@ class WorkerCluster:
         return "" if record is None else record.native
 
     async def refresh(self) -> None:
-        """Apply what other workers have changed before this call.
+        """Apply what other brokers have changed before this call.
 
         Raises:
             AlreadyClosed, StorageFailed: it is not known.

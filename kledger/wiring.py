@@ -52,12 +52,11 @@ from kledger.topics.tier_url import remember_url
 
 if TYPE_CHECKING:
     from kledger.admin.server import AdminServer
-    from kledger.cluster import WorkerCluster
+    from kledger.cluster import BrokerCluster, ClusterMember
     from kledger.gateway.listeners.endpoint import Endpoint
     from kledger.listener_logins import ListenerLogins, ListenerSecurity
     from kledger.native.rpc.server import RpcServer
     from kledger.native.server.service import NativeService
-    from kledger.workers.worker_identity import WorkerIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ class BrokerServer:
         entropy: Entropy | None = None,
         engine: StorageEngine | None = None,
         make_connection: ConnectionMaker | None = None,
-        worker: "WorkerIdentity | None" = None,
+        member: "ClusterMember | None" = None,
         leader_epoch: int = 0,
         is_current: Callable[[], bool] | None = None,
     ) -> None:
@@ -112,13 +111,13 @@ class BrokerServer:
             entropy: makes ids, in place of the machine's.
             engine: the storage, in place of the usual one; it is not closed with the server.
             make_connection: serves Kafka clients in place of `Connection`.
-            worker: which of several workers this server is; None: it is alone.
+            member: makes it a broker of a cluster, whose ports are reserved; None: it is alone.
             leader_epoch: under which it leads its partitions; a server that takes over a store has
                 a higher one than those before.
             is_current: whether no other server can have taken over the store; None: none ever does.
         """
         self._settings = settings
-        self._worker = worker
+        self._member = member
         self._leader_epoch = leader_epoch
         self._is_current = is_current
         self._on_crash = on_crash
@@ -128,7 +127,7 @@ class BrokerServer:
         self._make_connection = make_connection
         self._supervisor = Supervisor(on_crash)
         self._store: LedgerStore | None = None
-        self._cluster: WorkerCluster | None = None
+        self._cluster: BrokerCluster | None = None
         self._services: Services | None = None
         self._gateway: GatewayServer | None = None
         self._native: NativeService | None = None
@@ -319,15 +318,11 @@ class BrokerServer:
         store.on_fatal = self._on_crash
         return store
 
-    async def _open_cluster(self, store: LedgerStore) -> "WorkerCluster | None":
-        """Open what this worker shares with others; None: the server is alone."""
-        if self._worker is None:
+    async def _open_cluster(self, store: LedgerStore) -> "BrokerCluster | None":
+        """Open what this broker shares with others; None: the server is alone."""
+        if self._member is None:
             return None
-        # A server that is alone does not load it.
-        from kledger.cluster import WorkerCluster
-
-        cluster = await WorkerCluster.open(
-            self._worker,
+        cluster = await self._member.open(
             self._settings.kafka,
             containment=store.containment,
             clock=self._clock,
@@ -457,8 +452,8 @@ class BrokerServer:
     async def _check_addresses(self, plans: Sequence[ListenerPlan]) -> None:
         """Refuse to start if an address is in use, before anything is touched."""
         settings = self._settings.server
-        if self._worker is not None:
-            return  # its parent has the ports
+        if self._member is not None:
+            return  # they are reserved
         if settings.workers is not None:
             raise CannotStart(
                 "server.workers: expected none, as this server is part of another program",
@@ -490,7 +485,7 @@ class BrokerServer:
         self._gateway = GatewayServer(
             services,
             self._make_connection,
-            bootstrap=None if self._worker is None else self._worker.bootstrap,
+            bootstrap=None if self._member is None else self._member.bootstrap,
         )
         if endpoints:
             bound = await self._gateway.start_endpoints(endpoints)
@@ -552,8 +547,8 @@ class BrokerServer:
             "bytes of deliveries that native consumers have not received",
         )
         bootstrap = None
-        if self._worker is not None:
-            bootstrap = self._worker.bootstrap["native"]
+        if self._member is not None:
+            bootstrap = self._member.bootstrap["native"]
         else:
             # Again, as the Kafka listener may have this address: gRPC's own error names none.
             await _check_address_free("native", address)
@@ -582,7 +577,7 @@ class BrokerServer:
             ),
         )
         host, port = split_address("server.admin", address)
-        is_reserved = self._worker is not None
+        is_reserved = self._member is not None
         return joined_address(*await self._admin.start(host, port, is_reserved=is_reserved))
 
 

@@ -232,14 +232,18 @@ async def _serve(settings: Settings, worker: "WorkerIdentity | None") -> int:
     from kledger.wiring import BrokerServer
 
     ending = _ServerEnd()
+    member = None
     if worker is not None:
+        # A server that is alone does not load it.
+        from kledger.cluster import WorkerMember
         from kledger.workers.worker_start import watch_parent
 
+        member = WorkerMember(worker)
         watch_parent(ending.loop, partial(ending.end, 0, "the parent process has ended"))
     server = BrokerServer(
         settings,
         on_crash=lambda error: ending.end(EXIT_FAILURE, f"crash: {error!r}"),
-        worker=worker,
+        member=member,
     )
     try:
         await server.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 from kledger.batches.builder import NewRecord, build_batch
-from kledger.cluster import WorkerCluster
+from kledger.cluster import WorkerMember
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.net.server import ConnectionMaker, GatewayServer
 from kledger.gateway.opening import open_services
@@ -107,8 +107,8 @@ async def running_gateway(
         shared = None
         if worker is not None:
             config.node_id += worker.index
-            shared = await WorkerCluster.open(
-                worker, config, containment=store.containment, clock=clock, supervisor=supervisor
+            shared = await WorkerMember(worker).open(
+                config, containment=store.containment, clock=clock, supervisor=supervisor
             )
         cluster = None if shared is None else shared.cluster
         registry = await TopicRegistry.open(

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 
 import kledger.settings
+from kledger.cluster import WorkerMember
 from kledger.wiring import BrokerServer
 from kledger.workers.reserved_ports import ReservedPorts
 from kledger.workers.worker_identity import WorkerIdentity
@@ -35,7 +36,9 @@ async def two_workers(
                 index=index, count=2, made_with=2, folder=folder, bootstrap={"native": bootstrap}
             )
             server = BrokerServer(
-                kledger.settings.load(flags=flags), on_crash=crashes.append, worker=worker
+                kledger.settings.load(flags=flags),
+                on_crash=crashes.append,
+                member=WorkerMember(worker),
             )
             await server.start()
             stack.push_async_callback(server.stop)
