@@ -13,24 +13,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from kledger.ledger import Fenced, LedgerError
 from kledger.ledger.cluster import (
     ClusterDescription,
     DatabaseError,
     DatabaseUnusable,
-    OwnedCluster,
     OwnedSession,
     PostgresDatabase,
     SessionBroker,
     SessionFenced,
     Standby,
     check_cluster,
-    show_cluster,
 )
+from kledger.owned_node import OwnedNode, ServerCrashed
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock, SystemClock, boot_ms
 from kledger.runtime.concurrent_work import run_both
-from kledger.runtime.tasks import Supervisor
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
 from kledger.wiring import BrokerServer, CannotStart
@@ -41,8 +38,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EXIT_FAILURE: Final = 1
-CURRENT_EVERY_MS: Final = 250
-"""How often a broker that ends looks whether its commits are still answered."""
 TIER: Final = "tier"
 """Below the URL of the cluster's object store: the copies of closed ledgers."""
 OFFLOAD_AT_ONCE: Final = {
@@ -159,83 +154,18 @@ class ClusterBroker:
 
     async def _own(self, cluster: ClusterDescription, owned: OwnedSession) -> None:
         """Serve as the owner, until the session is fenced."""
-        loop = asyncio.get_running_loop()
-        crash: asyncio.Future[BaseException] = loop.create_future()
-
-        def crashed(error: BaseException) -> None:
-            if not crash.done():
-                crash.set_result(error)
-
-        def failed(reason: str) -> None:
-            # The store would notice at its next commit, which may not come for long.
-            loop.call_soon_threadsafe(crashed, Fenced(reason))
-
-        mine = OwnedCluster(
+        node = OwnedNode(
+            _owner_settings(self._settings, cluster),
             self._database,
             cluster,
-            owned,
-            options=self._settings.offload.options,
-            on_failed=failed,
-        )
-        try:
-            await self._serve(cluster, mine, owned.acquired.epoch, crashed, crash)
-        except LedgerError as error:
-            if not isinstance(mine.stream.ended, SessionFenced):
-                reason = mine.stream.ended or error
-                raise CannotStart(f"the cluster: {reason}", is_mistake=False) from error
-            logger.warning("stopped after the session was closed: %s", error)
-        finally:
-            mine.stop()
-            await self._pool.run(mine.close)
-
-    async def _serve(
-        self,
-        cluster: ClusterDescription,
-        mine: OwnedCluster,
-        epoch: int,
-        crashed: Callable[[BaseException], None],
-        crash: "asyncio.Future[BaseException]",
-    ) -> NoReturn:
-        """Serve until the server crashes.
-
-        Raises:
-            LedgerError: the store cannot go on.
-            _Ended: the server cannot.
-        """
-        await self._pool.run(mine.open)
-        server = BrokerServer(
-            _owner_settings(self._settings, cluster),
-            on_crash=crashed,
+            pool=self._pool,
             clock=self._clock,
-            engine=mine.engine,
-            leader_epoch=epoch,
-            is_current=mine.engine.is_current,
         )
         try:
-            await server.start()
-            show_cluster(server.metrics, mine.stream, mine.engine)
-            self._announce(server.ready_line())
-            error = await crash
-            if isinstance(error, LedgerError):
-                raise error
-            logger.error("stopping: crash: %r", error)
-            raise _Ended(EXIT_FAILURE)
-        finally:
-            await self._stop(server, mine)
-
-    async def _stop(self, server: BrokerServer, mine: OwnedCluster) -> None:
-        """Stop a server in order, without waiting for a database that is away."""
-        watching = Supervisor()
-        watching.spawn(self._give_up(mine), "the end of commits under way")
-        try:
-            await server.stop()
-        finally:
-            await watching.close()
-
-    async def _give_up(self, mine: OwnedCluster) -> None:
-        while mine.engine.is_current():
-            await self._clock.sleep(CURRENT_EVERY_MS)
-        mine.stream.stop()
+            await node.serve(owned, on_ready=lambda server: self._announce(server.ready_line()))
+        except ServerCrashed as error:
+            logger.exception("stopping: the server has crashed")
+            raise _Ended(EXIT_FAILURE) from error
 
 
 class _Ended(Exception):
