@@ -18,10 +18,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any, Self, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from kledger.runtime.blocking import Arguments, PoolClosed
 from kledger.runtime.compute_worker import (
+    AREA_BYTES,
     HEAD,
     SHARED_BYTES,
     Kind,
@@ -255,12 +256,32 @@ class StatefulProcess:
             self._process = process
             if self._is_killed:
                 process.kill()
-        self._ask(Kind.MAKE_STATE, (make_state, arguments), ())
+        self._ask(Kind.MAKE_STATE, (make_state, arguments), NO_DATA)
+
+    def load(self, area: int, buffers: Sequence[Buffer]) -> "LoadedData":
+        """Copy the data of a call to where the process finds it; for any thread, and blocks it.
+
+        Args:
+            area: which of `AREAS` parts of the shared memory to use, if the data fits; no call
+                under way has its data there.
+            buffers: the data.
+
+        Raises:
+            ComputeProcessDied: the process has ended.
+        """
+        with self._lock:
+            process = self._process
+        if process is None:
+            raise _session_ended()
+        try:
+            return process.load(buffers, area * AREA_BYTES, AREA_BYTES)
+        except _EndedIdle:
+            raise _session_ended() from None
 
     def call(
         self,
         call: Callable[[Any, memoryview, Sequence[int], *Arguments, Pause], Result],
-        buffers: Sequence[Buffer],
+        data: "LoadedData",
         arguments: tuple[*Arguments],
     ) -> Result:
         """Make one call; blocks the thread.
@@ -268,7 +289,7 @@ class StatefulProcess:
         Args:
             call: a function of a module; gets the state, the buffers one after the other, their
                 sizes, the arguments, and the pause that it makes now and then.
-            buffers: the data, which must not change meanwhile.
+            data: the buffers, loaded.
             arguments: are pickled.
 
         Raises:
@@ -276,8 +297,8 @@ class StatefulProcess:
             ComputeProcessDied: the process has ended, and the state with it.
             Exception: what the call raises; the state is as the call left it.
         """
-        asked = (call, [len(each) for each in buffers], arguments)
-        return cast("Result", self._ask(Kind.CALL_WITH_STATE, asked, buffers))
+        asked = (call, data.start, data.sizes, arguments)
+        return cast("Result", self._ask(Kind.CALL_WITH_STATE, asked, data))
 
     def kill(self) -> None:
         """End the process, whatever it does; a call under way raises ComputeProcessDied."""
@@ -292,11 +313,12 @@ class StatefulProcess:
         if process is not None:
             self._processes.remove(process, self._loop)
 
-    def _ask(self, kind: Kind, asked: object, buffers: Sequence[Buffer]) -> object:
+    def _ask(self, kind: Kind, asked: object, data: "LoadedData") -> object:
         if self._process is None:
-            raise ComputeProcessDied("the process of the session has ended")
+            data.discard()
+            raise _session_ended()
         try:
-            (result,) = self._process.ask(kind, asked, buffers)
+            (result,) = self._process.ask(kind, asked, data)
         except (StartFailed, _EndedIdle, _Died) as error:
             process = self._taken_off()
             assert process is not None, "only this thread takes it off"
@@ -310,6 +332,32 @@ class StatefulProcess:
         with self._lock:
             process, self._process = self._process, None
         return process
+
+
+class LoadedData(NamedTuple):
+    """The data of a call, where a process finds it.
+
+    Attributes:
+        start: of the first buffer.
+        sizes: of all buffers, which follow each other.
+        memory: descriptor of memory for this call alone; None: it is in the shared memory.
+    """
+
+    start: int
+    sizes: Sequence[int]
+    memory: int | None = None
+
+    def discard(self) -> None:
+        """Close the memory of its own: it was sent, or never will be."""
+        if self.memory is not None:
+            os.close(self.memory)
+
+
+NO_DATA: Final = LoadedData(0, ())
+
+
+def _session_ended() -> ComputeProcessDied:
+    return ComputeProcessDied("the process of the session has ended")
 
 
 class _EndedIdle(Exception):
@@ -329,6 +377,9 @@ class _Process:
     def __init__(self, idle_s: float | None, memory_bytes_max: int) -> None:
         self._watching: asyncio.AbstractEventLoop | None = None
         self._is_ready = False
+        self._memory_lock = Lock()
+        """Held while the memory is written: its descriptor may be another's after `disconnect`."""
+        self._is_disconnected = False
         self._socket, theirs = socket.socketpair()
         self._pipe, their_pipe = os.pipe()
         self._memory = make_shared_memory(SHARED_BYTES)
@@ -360,9 +411,38 @@ class _Process:
         data = [data for data, *_ in jobs]
         arguments = [arguments for _, *arguments in jobs]
         asked = (call, [len(each) for each in data], arguments)
-        return self.ask(Kind.CALL, asked, data, len(jobs))
+        # The process has answered every call, so it reads nothing.
+        return self.ask(Kind.CALL, asked, self.load(data), len(jobs))
 
-    def ask(self, kind: Kind, asked: object, data: Sequence[Buffer], count: int = 1) -> list[Any]:
+    def load(
+        self, data: Sequence[Buffer], start: int = 0, bytes_max: int = SHARED_BYTES
+    ) -> "LoadedData":
+        """Write data into the shared memory, or, if there is not enough of it, into new memory.
+
+        Args:
+            data: to write.
+            start: where in the shared memory.
+            bytes_max: how much of it.
+
+        Raises:
+            _EndedIdle: the process has ended.
+        """
+        sizes = [len(each) for each in data]
+        if sum(sizes) <= bytes_max:
+            with self._memory_lock:
+                if self._is_disconnected:
+                    raise _EndedIdle("before its data was there")
+                write_buffers(self._memory, data, start)
+            return LoadedData(start, sizes)
+        memory = make_shared_memory()
+        try:
+            write_buffers(memory, data)
+        except BaseException:
+            os.close(memory)
+            raise
+        return LoadedData(0, sizes, memory)
+
+    def ask(self, kind: Kind, asked: object, data: "LoadedData", count: int = 1) -> list[Any]:
         """Send one message with its data; return as many results. Raises as `map`."""
         content = pickle.dumps(asked)
         was_ready = self._is_ready
@@ -411,20 +491,19 @@ class _Process:
         self.unwatch()
         self._socket.close()
         os.close(self._pipe)
-        os.close(self._memory)
+        with self._memory_lock:
+            self._is_disconnected = True
+            os.close(self._memory)
 
-    def _send(self, kind: Kind, content: bytes, data: Sequence[Buffer]) -> None:
+    def _send(self, kind: Kind, content: bytes, data: "LoadedData") -> None:
         head = HEAD.pack(kind, len(content))
-        if sum(map(len, data)) <= SHARED_BYTES:
-            write_buffers(self._memory, data)  # the process has answered, so it reads nothing
+        if data.memory is None:
             self._socket.sendall(head + content)
             return
-        memory = make_shared_memory()
         try:
-            write_buffers(memory, data)
-            socket.send_fds(self._socket, [head], [memory])
+            socket.send_fds(self._socket, [head], [data.memory])
         finally:
-            os.close(memory)
+            data.discard()
         self._socket.sendall(content)
 
     def _results(self, answer: WorkerMessage, count: int) -> list[Any]:

@@ -1,18 +1,20 @@
 """ComputeSession: calls that share a state, off the event loop.
 
 Rule: the state lives where the calls are made, in a process of the session's own, and never comes
-back. A thread waits for the process, and is the session's own too: a session may last for minutes
-and takes no thread from others. A caller that is cancelled ends the process, because its call is
-of no use any more.
+back. One thread waits for the process and another one copies the data of the next call meanwhile;
+both are the session's own too: a session may last for minutes and takes no thread from others. A
+caller that is cancelled ends the process, because its call is of no use any more.
 Must not know: what is computed.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from kledger.runtime.blocking import Arguments, BlockingPool, BlockingRunner, PoolClosed, Result
 from kledger.runtime.compute_process import Buffer, ComputeProcesses, Pause, StatefulProcess
+from kledger.runtime.compute_worker import AREAS
 
 State = TypeVar("State")
 State_co = TypeVar("State_co", covariant=True)
@@ -43,6 +45,22 @@ class ComputeSession(Protocol[State_co]):
         """
         ...
 
+    async def submit(
+        self,
+        call: Callable[[State_co, memoryview, Sequence[int], *Arguments, Pause], Result],
+        buffers: Sequence[Buffer],
+        *arguments: *Arguments,
+    ) -> "asyncio.Future[Result]":
+        """Begin a call; return what ends with it, as soon as the buffers are not needed any more.
+
+        Calls are made in the order in which they were begun. At most two are under way, one of
+        which waits for the other: further ones begin later. The arguments are those of `call`.
+
+        Raises:
+            PoolClosed, ComputeProcessDied: see `call`; the future raises what `call` does.
+        """
+        ...
+
     async def close(self) -> None:
         """End the process. May be repeated."""
         ...
@@ -57,6 +75,11 @@ class ProcessSession(Generic[State]):
             memory_bytes_max, asyncio.get_running_loop()
         )
         self._thread = BlockingPool(1)
+        self._copying = BlockingPool(1)
+        self._beginning = asyncio.Lock()
+        self._areas: asyncio.Queue[int] = asyncio.Queue()
+        for area in range(AREAS):
+            self._areas.put_nowait(area)
 
     async def start(
         self, make_state: Callable[[*Arguments], State], *arguments: *Arguments
@@ -76,10 +99,34 @@ class ProcessSession(Generic[State]):
     ) -> Result:
         """See `ComputeSession.call`."""
         try:
-            return await self._thread.run(self._process.call, call, buffers, arguments)
+            return await (await self.submit(call, buffers, *arguments))
         except asyncio.CancelledError:
             self._process.kill()
             raise
+
+    async def submit(
+        self,
+        call: Callable[[State, memoryview, Sequence[int], *Arguments, Pause], Result],
+        buffers: Sequence[Buffer],
+        *arguments: *Arguments,
+    ) -> "asyncio.Future[Result]":
+        """See `ComputeSession.submit`."""
+        async with self._beginning:
+            area = await self._areas.get()
+            try:
+                data = await self._copying.run(self._process.load, area, buffers)
+            except BaseException:
+                self._areas.put_nowait(area)
+                raise
+            made = asyncio.ensure_future(
+                self._thread.run(self._process.call, call, data, arguments)
+            )
+        made.add_done_callback(partial(self._ended, area))
+        return made
+
+    def _ended(self, area: int, made: "asyncio.Future[Result]") -> None:
+        self._areas.put_nowait(area)
+        _take_error(made)
 
     async def close(self) -> None:
         """See `ComputeSession.close`."""
@@ -90,6 +137,7 @@ class ProcessSession(Generic[State]):
             return
         finally:
             self._thread.close()
+            self._copying.close()
 
 
 class ThreadSession(Generic[State]):
@@ -114,6 +162,21 @@ class ThreadSession(Generic[State]):
             self._is_ended = True
             raise
 
+    async def submit(
+        self,
+        call: Callable[[State, memoryview, Sequence[int], *Arguments, Pause], Result],
+        buffers: Sequence[Buffer],
+        *arguments: *Arguments,
+    ) -> "asyncio.Future[Result]":
+        """See `ComputeSession.submit`; nothing is gained by it."""
+        made: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        try:
+            made.set_result(await self.call(call, buffers, *arguments))
+        except Exception as error:  # noqa: BLE001 - of the call
+            made.set_exception(error)
+            _take_error(made)
+        return made
+
     async def close(self) -> None:
         """See `ComputeSession.close`."""
         self._is_ended = True
@@ -134,3 +197,9 @@ class ThreadSession(Generic[State]):
         if self._is_ended:
             raise PoolClosed("the session has ended")
         self._pool.yield_gil()
+
+
+def _take_error(made: "asyncio.Future[Result]") -> None:
+    """Leave no error behind if nobody asks for it, since another call has failed before."""
+    if not made.cancelled():
+        made.exception()

@@ -37,6 +37,9 @@ from typing import Any, NamedTuple, NoReturn
 HEAD = Struct(">BI")
 SHARED_BYTES = 4 << 20
 """Of the memory that both sides have: more than any call but that of a very large batch needs."""
+AREAS = 2
+AREA_BYTES = SHARED_BYTES // AREAS
+"""A session's next call is loaded into one area while the process reads the other one."""
 ITEMS_PER_PART = 64
 """A tuple travels in parts: unpickling keeps the GIL, so no part takes long."""
 _SIZE_BYTES = 4
@@ -50,7 +53,8 @@ class Kind(IntEnum):
     READY: nothing; the process has started.
     CALL: (function, sizes of the data of each job, further arguments of each job).
     MAKE_STATE: (function, arguments); what it returns becomes the state, the answer is None.
-    CALL_WITH_STATE: (function, sizes of the buffers in the data, further arguments).
+    CALL_WITH_STATE: (function, position of the first buffer in the data, sizes of the buffers,
+        further arguments).
     BUFFERS: what the PARTs and the RESULT that follow refer to, in order.
     PART: items of a tuple; more follow.
     RESULT: of one job, or the last items of it.
@@ -106,9 +110,10 @@ def make_shared_memory(size: int = 0) -> int:
     return memory
 
 
-def write_buffers(memory: int, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
-    """Write buffers into memory, one after the other from its beginning."""
-    position = 0
+def write_buffers(
+    memory: int, buffers: Sequence[bytes | bytearray | memoryview], position: int = 0
+) -> None:
+    """Write buffers into memory, one after the other from a position."""
     for start in range(0, len(buffers), _BUFFERS_PER_WRITE):
         rest = [memoryview(each) for each in buffers[start : start + _BUFFERS_PER_WRITE]]
         while rest:
@@ -211,8 +216,8 @@ class _Worker:
                 self._state = make_state(*arguments)
                 self._send_result(None)
             case Kind.CALL_WITH_STATE:
-                call, sizes, arguments = found
-                whole = data[: sum(sizes)]
+                call, start, sizes, arguments = found
+                whole = data[start : start + sum(sizes)]
                 self._send_result(call(self._state, whole, sizes, *arguments, self.pause))
             case _:
                 raise AssertionError(f"not a call: {message.kind}")

@@ -15,7 +15,7 @@ from kledger.batches.buffers import Buffer
 from kledger.runtime.blocking import BlockingPool, InlinePool, PoolClosed
 from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.compute_process import ComputeProcessDied, ComputeProcesses
-from kledger.runtime.compute_worker import SHARED_BYTES
+from kledger.runtime.compute_worker import AREA_BYTES, SHARED_BYTES
 from tests.runtime import compute_calls
 from tests.runtime.compute_calls import Log
 from tests.runtime.test_compute_process import await_end, pool_of, until
@@ -81,6 +81,50 @@ async def test_a_call_sees_its_own_data_alone_and_results_outlive_later_calls() 
         with pytest.raises(compute_calls.Refusal):
             await session.call(compute_calls.append_and_refuse, [b"x"])
         assert [b"x"] == await session.call(compute_calls.lines, [])
+
+
+@pytest.mark.parametrize("has_processes", [False, True])
+async def test_submitted_calls_are_made_in_order_each_with_its_own_data(
+    *, has_processes: bool
+) -> None:
+    """Also those whose data does not fit into an area of the shared memory."""
+    sizes = [10, AREA_BYTES, AREA_BYTES + 1, 20, SHARED_BYTES + 1, 30]
+    values = [bytes([number]) * size for number, size in enumerate(sizes)]
+    async with pool_with(has_processes=has_processes) as pool, pool.session(Log, "a") as session:
+        pending = [await session.submit(compute_calls.append, [each], b"") for each in values]
+        counts = [(await each)[1] for each in pending]
+        assert list(range(1, len(values) + 1)) == counts
+        assert values == await session.call(compute_calls.lines, [])
+
+
+async def test_two_calls_are_under_way_at_most(tmp_path: Path) -> None:
+    """The data of a third one would take the place of what the process reads."""
+    path = tmp_path / "process"
+    async with pool_of(ComputeProcesses()) as pool, pool.session(Log, "a") as session:
+        call = compute_calls.never_return_with_state
+        first = await session.submit(call, [], str(path))
+        second = await session.submit(compute_calls.append, [b"x"], b"")
+        third = asyncio.ensure_future(session.submit(compute_calls.append, [b"y"], b""))
+        await until(path.exists)
+        assert not third.done()
+        await session.close()
+        with pytest.raises((ComputeProcessDied, PoolClosed)):
+            await third
+        for each in (first, second):
+            with pytest.raises((ComputeProcessDied, PoolClosed)):
+                await each
+
+
+@pytest.mark.parametrize("has_processes", [False, True])
+async def test_a_submitted_call_raises_what_it_raises_to_whoever_awaits_it(
+    *, has_processes: bool
+) -> None:
+    async with pool_with(has_processes=has_processes) as pool, pool.session(Log, "a") as session:
+        refused = await session.submit(compute_calls.append_and_refuse, [b"x"])
+        name, count, _ = await (await session.submit(compute_calls.append, [b"y"], b""))
+        assert ("a", 2) == (name, count)
+        with pytest.raises(compute_calls.Refusal):
+            await refused
 
 
 async def test_a_session_leaves_no_descriptors() -> None:

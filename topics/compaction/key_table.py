@@ -1,8 +1,10 @@
 """Key table: finds each record that a later one of the same key supersedes.
 
-Rule: memory has a limit, whatever the number of keys. A full table goes to a temporary file,
-divided by the hash of its keys, and starts empty; at the end each division is resolved alone. So
-every key is read, written and read again once, and all comparisons are of whole keys.
+Rule: every record counts as superseded until the table that had it as the newest of its key is
+full, or complete: so a record costs one change of a dict, and nothing is looked up. Memory has a
+limit, whatever the number of keys. A full table goes to a temporary file, divided by the hash of
+its keys, and starts empty; at the end each division is resolved alone. So every key is read,
+written and read again once, and all comparisons are of whole keys.
 Must not know: records, batches; a record is a number.
 
 A division of the file is a list of fragments, older ones first, of keys that are distinct within
@@ -42,7 +44,8 @@ class KeyTable:
         """Start empty.
 
         Args:
-            superseded: gets the numbers of records that later ones supersede, at last at `finish`.
+            superseded: gets the numbers of records that later ones supersede; complete after
+                `finish`, and before it some more.
             temporary_folder: for the file, which is made when it is needed.
             memory_bytes_max: how much the keys may take.
         """
@@ -68,7 +71,11 @@ class KeyTable:
         """
         if keys and max(map(len, keys)) >= KEY_SIZE_MAX:
             keys = [key if len(key) < KEY_SIZE_MAX else blake2b(key).digest() for key in keys]
-        self._superseded.update(self._newest.replace(keys, numbers))
+        if isinstance(numbers, range):
+            self._superseded.add_range(numbers.start, numbers.stop)
+        else:
+            self._superseded.update(numbers)
+        self._newest.add(keys, numbers)
         if self._newest.memory_bytes > self.memory_bytes_max:
             self._spill()
 
@@ -83,10 +90,17 @@ class KeyTable:
             for division in self._divisions:
                 self._resolve(division, _FIRST_SHIFT, pause)
             self._file.close()
+        else:
+            self._keep_newest()
         self._newest = _NewestNumbers()
         self._divisions = []
 
+    def _keep_newest(self) -> None:
+        """Let the newest records of the table count as not superseded, as far as it knows."""
+        self._superseded.difference_update(BitMap(array("I", self._newest.numbers.values())))
+
     def _spill(self) -> None:
+        self._keep_newest()
         if not self._divisions:
             self._divisions = [[] for _ in range(_DIVISIONS)]
         self.spilled_count += len(self._newest.numbers)
@@ -131,21 +145,25 @@ class _NewestNumbers:
         """How much the next addition may take at most, while the dict grows."""
         return self._keys_bytes + _GROWTH * getsizeof(self.numbers)
 
+    def add(self, keys: Sequence[bytes], numbers: Sequence[int]) -> None:
+        """Add keys, whose numbers are above all before."""
+        count_before = len(self.numbers)
+        self.numbers.update(zip(keys, numbers, strict=True))
+        if count_new := len(self.numbers) - count_before:
+            self._count(count_new, keys)
+
     def replace(self, keys: Sequence[bytes], numbers: Sequence[int]) -> list[int]:
-        """Add keys, and return the numbers that are no longer the newest of their keys."""
-        newest = dict(zip(keys, numbers, strict=True))
-        superseded: list[int] = []
-        if len(newest) < len(keys):
-            pairs = zip(keys, numbers, strict=True)
-            superseded = [number for key, number in pairs if newest[key] != number]
-        before = list(map(self.numbers.get, newest))
-        count_new = before.count(None)
+        """Add distinct keys; return the numbers that are no longer the newest of their keys."""
+        before = [number for number in map(self.numbers.get, keys) if number is not None]
+        self._count(len(keys) - len(before), keys)
+        self.numbers.update(zip(keys, numbers, strict=True))
+        return before
+
+    def _count(self, count_new: int, keys: Sequence[bytes]) -> None:
+        """Note the memory of new keys, as if all were as long as the longest of `keys`."""
         if count_new:
-            size = _BYTES_OVERHEAD + max(map(len, newest))
+            size = _BYTES_OVERHEAD + max(map(len, keys))
             self._keys_bytes += count_new * (-(-size // _ALIGNMENT) * _ALIGNMENT + _NUMBER_SIZE)
-        superseded += [number for number in before if number is not None]
-        self.numbers.update(newest)
-        return superseded
 
 
 def _write_divided(

@@ -179,9 +179,13 @@ class RecordIndex:
             raise CorruptBatch(f"{len(body) - position} bytes after the last record")
 
     def _measure(self) -> None:
-        """Leave to the table what the bitmaps do not need: at least half of the memory."""
+        """Leave to the table what the bitmaps do not need: at least half of the memory.
+
+        `dead` takes least while it is not complete, and a bit for each record at most.
+        """
         self._record_count_measured = self.record_count
-        needed = sum(map(_memory_bytes, (self.dead, self.tombstones, self.dead_batches)))
+        needed = self.record_count // 8
+        needed += sum(map(_memory_bytes, (self.tombstones, self.dead_batches)))
         if needed > self._memory_bytes_max // 2:
             raise TooManyRecords(
                 f"{self.record_count} records need {needed} bytes beside their keys, expected at"

@@ -2,9 +2,9 @@
 
 Rule: the input is what the last compaction has kept and the log behind it, up to a horizon; it is
 read twice, first to find the newest record of each key, then to copy. While the compute process has
-one chunk of it, the next one is read. Nothing is visible before the whole is: readers change over
-between two reads. Whatever ends a run early changes nothing. Nothing is removed from the partition
-while it runs, and one runs at a time.
+one chunk of it, the next one is read and handed over. Nothing is visible before the whole is:
+readers change over between two reads. Whatever ends a run early changes nothing. Nothing is removed
+from the partition while it runs, and one runs at a time.
 Must not know: when to compact, how records are compared.
 """
 
@@ -35,7 +35,6 @@ from kledger.runtime.blocking import PoolClosed
 from kledger.runtime.clock import Clock
 from kledger.runtime.compute_process import ComputeProcessDied
 from kledger.runtime.compute_session import ComputeSession
-from kledger.runtime.concurrent_work import run_both
 from kledger.topics.compaction.compaction_rules import (
     BatchOutcome,
     CompactionCounts,
@@ -463,45 +462,47 @@ async def _index(
     session: ComputeSession[CompactionRun], source: _Source, *, has_strategy: bool
 ) -> None:
     """Let the process find out which records stay."""
-
-    async def index(batches: list[CompactedBatch]) -> None:
-        buffers: list[Buffer] = [each.batch for each in batches]
+    pending: asyncio.Future[None] | None = None
+    async for chunk in source.chunks():
+        buffers: list[Buffer] = [each.batch for each in chunk.batches]
         if has_strategy:
-            await session.call(compare_batches, buffers, source.origins(batches))
+            origins = source.origins(chunk.batches)
+            following = await session.submit(compare_batches, buffers, origins)
         else:
-            await session.call(index_batches, buffers)
-
-    chunks = source.chunks()
-    chunk = await _next(chunks)
-    while chunk is not None:
-        _, chunk = await run_both(index(chunk.batches), _next(chunks))
+            following = await session.submit(index_batches, buffers)
+        if pending is not None:
+            await pending
+        pending = following
+    if pending is not None:
+        await pending
 
 
 async def _copy(session: ComputeSession[CompactionRun], source: _Source, target: _Target) -> None:
     """Let the process rebuild the batches of which a part stays, and store what stays."""
-
-    async def write_and_read(kept: Iterator[CompactedBatch]) -> _Chunk | None:
-        await target.write(kept)
-        return await _next(chunks)
-
-    chunks = source.chunks()
-    chunk = await _next(chunks)
-    kept: Iterator[CompactedBatch] = iter(())
-    while chunk is not None:
-        rebuilt, following = await run_both(_rebuilt(session, chunk), write_and_read(kept))
-        kept, chunk = _kept(chunk.batches, rebuilt), following
-    await target.write(kept)
+    pending: tuple[_Chunk, asyncio.Future[Sequence[RebuiltBatch]]] | None = None
+    async for chunk in source.chunks():
+        following = await _rebuilt(session, chunk)
+        if pending is not None:
+            await _write(target, *pending)
+        pending = chunk, following
+    if pending is not None:
+        await _write(target, *pending)
 
 
-async def _next(chunks: AsyncIterator[_Chunk]) -> _Chunk | None:
-    return await anext(chunks, None)
-
-
-async def _rebuilt(session: ComputeSession[CompactionRun], chunk: _Chunk) -> Sequence[RebuiltBatch]:
-    """Return what becomes of the batches of a chunk."""
+async def _rebuilt(
+    session: ComputeSession[CompactionRun], chunk: _Chunk
+) -> asyncio.Future[Sequence[RebuiltBatch]]:
+    """Begin to rebuild the batches of a chunk."""
     buffers: list[Buffer] = [each.batch for each in chunk.batches]
     delete_horizons = [each.delete_horizon_ms for each in chunk.batches]
-    return await session.call(rebuild_batches, buffers, delete_horizons, chunk.is_end)
+    return await session.submit(rebuild_batches, buffers, delete_horizons, chunk.is_end)
+
+
+async def _write(
+    target: _Target, chunk: _Chunk, rebuilt: asyncio.Future[Sequence[RebuiltBatch]]
+) -> None:
+    """Store what is kept of a chunk, as soon as that is known."""
+    await target.write(_kept(chunk.batches, await rebuilt))
 
 
 def _kept(
