@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from kledger.cluster_owner import ClusterOwner, ServerCrashed
 from kledger.ledger.cluster import (
     ClusterDescription,
     DatabaseError,
@@ -24,7 +25,6 @@ from kledger.ledger.cluster import (
     Standby,
     check_cluster,
 )
-from kledger.owned_node import OwnedNode, ServerCrashed
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock, SystemClock, boot_ms
 from kledger.runtime.concurrent_work import run_both
@@ -154,7 +154,7 @@ class ClusterBroker:
 
     async def _own(self, cluster: ClusterDescription, owned: OwnedSession) -> None:
         """Serve as the owner, until the session is fenced."""
-        node = OwnedNode(
+        owner = ClusterOwner(
             _owner_settings(self._settings, cluster),
             self._database,
             cluster,
@@ -162,7 +162,7 @@ class ClusterBroker:
             clock=self._clock,
         )
         try:
-            await node.serve(owned, on_ready=lambda server: self._announce(server.ready_line()))
+            await owner.serve(owned, on_ready=lambda server: self._announce(server.ready_line()))
         except ServerCrashed as error:
             logger.exception("stopping: the server has crashed")
             raise _Ended(EXIT_FAILURE) from error

@@ -91,10 +91,6 @@ class ClusterSettings:
     store: str | None = None
     """The object store of the cluster, as for `offload.url`; `offload.options` are its options,
     too. It must be that of `kledger cluster init`."""
-    peers: str | None = None
-    """Where node K of a cluster of several listens for the other nodes: HOST:PORT, at PORT + K;
-    none: any free ports of the host on which Kafka clients are served. Keep them in a private
-    network."""
     sql_asynchronous: bool = False
     """Serve although the database has no synchronous standby, or is not synced: a failover or a
     crash of the database may lose what was acknowledged in the last seconds before."""

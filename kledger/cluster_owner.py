@@ -1,4 +1,4 @@
-"""OwnedNode: serves the data of a cluster for as long as this process owns it.
+"""ClusterOwner: serves the data of a cluster for as long as this process owns it.
 
 Rule: it opens what earlier owners have committed, and runs a server over it. It returns when its
 session was closed, so that the process can become a standby; whatever else ends the server is an
@@ -39,7 +39,7 @@ class ServerCrashed(Exception):
     """The server in this process cannot go on."""
 
 
-class OwnedNode:
+class ClusterOwner:
     """What one session owns; `serve` it once."""
 
     def __init__(
