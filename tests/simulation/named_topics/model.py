@@ -52,11 +52,19 @@ class Period:
 
 @dataclass(slots=True, eq=False)
 class CommitSent:
-    """A commit of one channel that the server has not answered."""
+    """A commit of one channel that the server has not answered.
+
+    Attributes:
+        offset: of the element.
+        subscriber: its id.
+        revision: of the channel, as the subscriber knows it.
+        may_be_undone: a seek whose outcome is not known has ended meanwhile.
+    """
 
     offset: int
     subscriber: int
     revision: int
+    may_be_undone: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -114,7 +122,7 @@ class ChannelModel:
             if before:
                 check(min(before) < after, f"{what}: committed {sent.offset} behind {before}")
                 self._check_covered(sent, range(max(self.choices), after), what)
-            self.choices = {after}
+            self.choices = set() if sent.may_be_undone else {after}
         elif outcome.status == ALREADY_COMMITTED and (before := self.may_be_at()):
             check(max(before) >= after, f"{what}: {sent.offset} is not committed: {before}")
 
@@ -142,6 +150,8 @@ class ChannelModel:
         self.pending_seeks -= 1
         if outcome is None:
             self.choices, self.is_vague = set(), True
+            for commit in self.commits:
+                commit.may_be_undone = True
             return
         self.revision = max(self.revision, outcome.revision)
         sought = outcome.next_offset

@@ -159,7 +159,9 @@ MISTAKES = (
     TopicMistake(NamedTopicService, "_trimmed_logs", trims_everything, "0 remain, expected"),
     TopicMistake(service_module, "_submit", answers_before_it_is_durable, "expected one of"),
     TopicMistake(SubscriberState, "seeked", keeps_what_was_fetched, "comes"),
-    TopicMistake(SubscriberState, "committed", keeps_what_is_committed, "comes again, it is"),
+    TopicMistake(
+        SubscriberState, "committed", keeps_what_is_committed, "comes again, it is", seeds=300
+    ),
 )
 
 
