@@ -83,6 +83,29 @@ class EntrySources:
                     self.counts.fell_back += 1
                 return buffers, source
 
+    def read_resident(self, wanted: WantedEntries) -> Sequence[Buffer]:
+        """Return entries that the page cache has; () if only `read` can return the first one.
+
+        A failure is left to `read`, which meets it again and knows which copy is asked next.
+        """
+        ledger_id, first = wanted.start
+        tiered = self._state.tiered(ledger_id)
+        if self._sources(tiered)[0] is not ReadSource.PRIMARY:
+            return ()
+        try:
+            buffers = self._services.cold_reads.read_resident(
+                ledger_id,
+                first,
+                count=wanted.count_max,
+                upto=wanted.upto,
+                bytes_max=wanted.bytes_max,
+            )
+        except LedgerError:
+            return ()
+        if buffers and self._is_fallback(tiered):
+            self.counts.fell_back += 1
+        return buffers
+
     def _sources(self, tiered: OffloadContext | None) -> tuple[ReadSource, ...]:
         is_paused = tiered is not None and self._services.tier.pauses.is_on(tiered.driver)
         return plan_read_sources(tiered, self.policies.read_priority, is_tier_paused=is_paused)

@@ -106,6 +106,43 @@ class LedgerReader:
                 return entries
             position = next_position
 
+    def read_resident(self, start: Position, count: int, bytes_max: int) -> list[Entry]:
+        """Read what needs neither a disk nor a tier, without a task.
+
+        The event loop copies what the page cache has, within the limit for each tick.
+
+        Args:
+            start: position of the first entry; if it does not exist, the next one that does.
+            count: how many entries at most.
+            bytes_max: total size at most; the first entry is returned whatever its size.
+
+        Returns:
+            What `read_entries` would return, or the beginning of it; nothing if only that can read
+            the first entry, or raises for it.
+
+        Raises:
+            Fenced, InvalidArgument: as for `read_entries`.
+        """
+        self._check_readable()
+        bytes_left = _check_arguments(start, count, bytes_max, LATEST)
+        entries: list[Entry] = []
+        position = self._state.first_readable(start)
+        while position is not None:
+            limit, is_cut, source = count - len(entries), False, ReadSource.CACHE
+            buffers: Sequence[Buffer] | None
+            buffers = self._cached_step(position, limit, bytes_left, LATEST)
+            if buffers is None:
+                wanted = self._wanted(position, limit, bytes_left, LATEST)
+                buffers, source = self._sources.read_resident(wanted), ReadSource.PRIMARY
+                is_cut = _is_cut(wanted, buffers, bytes_left)
+            taken = len(entries)
+            bytes_left = _take(entries, position, buffers, bytes_left)
+            self._counts.add(source, len(entries) - taken)
+            if is_cut or not buffers or bytes_left == 0 or len(entries) >= count:
+                break
+            position = self._next_position(position, len(buffers), LATEST)
+        return entries
+
     async def read_entries(
         self,
         start: Position,
@@ -225,16 +262,30 @@ class LedgerReader:
         *,
         is_background: bool,
     ) -> tuple[Sequence[Buffer], bool, ReadSource]:
-        """Read from a copy of the ledger, up to the first entry in the cache."""
+        """Read from a copy of the ledger."""
+        wanted = self._wanted(
+            position, count, bytes_left, max_position, is_background=is_background
+        )
+        buffers, source = await self._sources.read(wanted)
+        return buffers, _is_cut(wanted, buffers, bytes_left), source
+
+    def _wanted(
+        self,
+        position: Position,
+        count: int,
+        bytes_left: int,
+        max_position: Position,
+        *,
+        is_background: bool = False,
+    ) -> WantedEntries:
+        """Return what is asked of a copy of the ledger: up to the first entry in the cache."""
         ledger_id, first = position
         upto = self._end_in_ledger(ledger_id, max_position)
         cached_ledger = self._cache.find_ledger(ledger_id)
         if cached_ledger is not None and first < cached_ledger.first_entry:
             upto = min(upto, cached_ledger.first_entry)
         limit = STEP_BYTES_MAX if bytes_left < 0 else min(bytes_left, STEP_BYTES_MAX)
-        wanted = WantedEntries(position, count, upto, limit, is_background)
-        buffers, source = await self._sources.read(wanted)
-        return buffers, limit == bytes_left and len(buffers) < min(upto - first, count), source
+        return WantedEntries(position, count, upto, limit, is_background)
 
     def _end_in_ledger(self, ledger_id: int, max_position: Position) -> int:
         """Return the id after the last entry of the ledger that the read may return."""
@@ -250,6 +301,12 @@ class LedgerReader:
             Position(position.ledger_id, position.entry_id + taken)
         )
         return None if next_position is None or next_position > max_position else next_position
+
+
+def _is_cut(wanted: WantedEntries, buffers: Sequence[Buffer], bytes_left: int) -> bool:
+    """Return whether the entry after those that were read is known to exceed the bytes left."""
+    available = min(wanted.upto - wanted.start.entry_id, wanted.count_max)
+    return wanted.bytes_max == bytes_left and len(buffers) < available
 
 
 def _take(

@@ -106,22 +106,14 @@ class ManagedLedger:
         self._on_closed = on_closed
         self._tail = WriteTailState(config)
         self._rollover_timer = RolloverTimer(
-            self._tail,
-            timers=services.timers,
-            clock=services.clock,
-            roll=self._roll_if_needed,
-            unit=self,
-        )
+            self._tail, timers=services.timers, clock=services.clock,
+            roll=self._roll_if_needed, unit=self,
+        )  # fmt: skip
         self._cursors = CursorRegistry(
-            name=name,
-            shown_as=self._shown_as,
-            ledgers=state,
-            reader=self._reader,
-            services=services,
-            check=self._handle_state.check_changeable,
-            listen=self._listeners.listen,
-            on_progress=self._schedule_trim,
-        )
+            name=name, shown_as=self._shown_as, ledgers=state, reader=self._reader,
+            services=services, check=self._handle_state.check_changeable,
+            listen=self._listeners.listen, on_progress=self._schedule_trim,
+        )  # fmt: skip
         self._append_retries = AppendRetries()
         check = self._handle_state.check_changeable
         self._compactions = Compactions(
@@ -289,6 +281,10 @@ class ManagedLedger:
     ) -> list[Entry] | None:
         """Do the same as `read_entries` if all entries are in memory, else return None."""
         return self._reader.read_cached(start, count, bytes_max, max_position)
+
+    def read_resident(self, start: Position, count: int, bytes_max: int) -> list[Entry]:
+        """Do the same with what needs no disk and no tier; see `LedgerReader.read_resident`."""
+        return self._reader.read_resident(start, count, bytes_max)
 
     async def read_entry(self, position: Position) -> Entry:
         """Read one entry. Raises InvalidPosition when there is none, else as `read_entries`."""

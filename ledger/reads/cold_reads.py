@@ -1,12 +1,12 @@
 """Cold reads: entries from the storage, for readers behind the entry cache.
 
 Rule: entries that several readers want are read once. Entries in the page cache are copied at once,
-on the event loop; a disk is read in a thread, and a reader of entries that another read already
-fetches waits for that read. If a ledger has several readers, its ranges stay in the read-ahead
-cache for a while; if a read begins where an earlier one ended, the next range is read ahead.
-Entries never change, so cached ranges never become stale; those of a dropped ledger are dropped. A
-disk read is independent of its readers: it continues when one is cancelled, and when it fails, each
-reader gets an error object of its own.
+on the event loop and without a task (`read_resident`); a disk is read in a thread, and a reader of
+entries that another read already fetches waits for that read. If a ledger has several readers, its
+ranges stay in the read-ahead cache for a while; if a read begins where an earlier one ended, the
+next range is read ahead. Entries never change, so cached ranges never become stale; those of a
+dropped ledger are dropped. A disk read is independent of its readers: it continues when one is
+cancelled, and when it fails, each reader gets an error object of its own.
 Must not know: managed ledgers, the entry cache.
 
 | limit                      | when it is reached                                              |
@@ -181,6 +181,12 @@ class ColdReads:
             NonRecoverable, Corrupt, StorageFailed, Fenced: the first entry cannot be read.
             AlreadyClosed: the store is closed.
         """
+        if not is_background and (
+            found := self.read_resident(
+                ledger_id, first, count=count, upto=upto, bytes_max=bytes_max
+            )
+        ):
+            return found
         pattern = self._pattern_of(ledger_id, first)
         pattern.record_start(first)
         request = _ReadRequest(
@@ -191,9 +197,6 @@ class ColdReads:
             is_first=True,
             is_background=is_background,
         )
-        if not self._is_expected(ledger_id, first) and (resident := self._read_resident(request)):
-            pattern.end = first + len(resident)
-            return resident
         is_reading_on = self._recent_ends.pop((ledger_id, first), self) is None
         found = await self._gather(request)
         end = pattern.end = first + len(found)
@@ -201,6 +204,30 @@ class ColdReads:
         if is_reading_on and end < upto:
             self._read_ahead(ledger_id, end, min(upto, end + count), bytes_max)
         return found
+
+    def read_resident(
+        self, ledger_id: int, first: int, *, count: int, upto: int, bytes_max: int
+    ) -> Sequence[Buffer]:
+        """Do what `read` does with what the page cache has, without a task or a thread.
+
+        Returns:
+            At least one entry; () if only `read` can return it, and nothing was noted.
+
+        Raises:
+            Corrupt: the page cache has an entry that is damaged.
+        """
+        if self._is_expected(ledger_id, first):
+            return ()
+        end = min(upto, first + count)
+        buffers = self._copy_resident(
+            _ReadRequest(ledger_id, first, end, bytes_max, is_first=True, is_background=False)
+        )
+        if buffers:
+            pattern = self._pattern_of(ledger_id, first)
+            pattern.record_start(first)
+            pattern.end = first + len(buffers)
+            self._keep_if_shared(ledger_id, first, buffers)
+        return buffers
 
     def drop(self, ledger_id: int) -> None:
         """Forget a ledger; reads of it in flight are not cached."""
@@ -212,7 +239,7 @@ class ColdReads:
 
     # From the page cache
 
-    def _read_resident(self, request: _ReadRequest) -> Sequence[Buffer]:
+    def _copy_resident(self, request: _ReadRequest) -> Sequence[Buffer]:
         """Return entries from the page cache; () if one is missing, or for a thread to read."""
         if request.is_background or self._tick_bytes >= RESIDENT_BYTES_PER_TICK:
             return ()
@@ -228,9 +255,11 @@ class ColdReads:
         if not self._tick_bytes:
             asyncio.get_running_loop().call_soon(self._tick_ended)
         self._tick_bytes += _size(buffers)
+        return buffers
+
+    def _keep_if_shared(self, ledger_id: int, first: int, buffers: Sequence[Buffer]) -> None:
         if self._pattern_of(ledger_id, first).shared:
             self._read_ahead_cache.put(CachedRange(ledger_id, first, buffers), is_used=True)
-        return buffers
 
     def _tick_ended(self) -> None:
         self._tick_bytes = 0
@@ -288,7 +317,8 @@ class ColdReads:
         """
         inflight = self._inflight_read_of(request.ledger_id, request.first)
         if not request.is_first:
-            if inflight is None and (resident := self._read_resident(request)):
+            if inflight is None and (resident := self._copy_resident(request)):
+                self._keep_if_shared(request.ledger_id, request.first, resident)
                 return request.within_limits(resident, request.first)
             if is_enough:
                 return ()

@@ -44,6 +44,11 @@ class Bench:
         )
         return [bytes(each) for each in found]
 
+    def read_resident(self, first: int, entries: int = 2) -> list[bytes]:
+        """Read without a task as many entries as fit into the bytes of so many."""
+        found = self.cold.read_resident(1, first, count=COUNT, upto=COUNT, bytes_max=entries * SIZE)
+        return [bytes(each) for each in found]
+
     def walk(self, begin: int, step: int) -> None:
         """Begin to read everything from an entry on."""
         self.walks.append(asyncio.ensure_future(self._walk(begin, step)))

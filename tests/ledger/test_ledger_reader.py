@@ -23,6 +23,7 @@ from kledger.ledger import (
 )
 from kledger.ledger.engine.errors import EntryCorrupt, EntryMissing
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.engine.memory import MemoryEngine
 from kledger.ledger.ledger_reader import STEP_ENTRIES_MAX
 from kledger.ledger.reads.entry_cache import OBJECT_BYTES
 from kledger.ledger.testing import FaultyEngine
@@ -308,6 +309,42 @@ async def test_a_partial_hit_reads_only_what_is_missing(open_store: OpenStore) -
     tail = ml.read_cached(found[4].position, 8)
     assert tail == found[4:]
     assert four == store.cached_bytes, "a cold read does not fill the cache"
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 4 * (10 + OBJECT_BYTES)])
+async def test_what_needs_no_disk_is_read_as_by_a_task(
+    open_store: OpenStore, cache_bytes: int
+) -> None:
+    """Over the ends of ledgers, from the page cache into the entry cache, within every limit."""
+    store = await open_store(engine=MemoryEngine(), config=StoreConfig(cache_bytes=cache_bytes))
+    ml = await store.open_managed_ledger("orders", config=SMALL)
+    positions = [await ml.add_entry(b"%010d" % number) for number in range(10)]
+    for start, count, bytes_max in product((EARLIEST, *positions), (1, 3, 10), (1, 25, 60, 1000)):
+        expected = await ml.read_entries(start, count, bytes_max=bytes_max)
+        assert expected == ml.read_resident(start, count, bytes_max)
+    assert [] == ml.read_resident(LATEST, 1, 1000)
+
+
+async def test_what_needs_a_disk_is_left_to_a_task(open_store: OpenStore, tmp_path: Path) -> None:
+    four = StoreConfig(cache_bytes=4 * (10 + OBJECT_BYTES))
+    store = await open_store(engine=NothingResident(tmp_path), config=four)
+    ml = await store.open_managed_ledger("orders", config=SMALL)
+    positions = [await ml.add_entry(b"%010d" % number) for number in range(8)]
+    assert [] == ml.read_resident(EARLIEST, 8, 1000)
+    assert positions[4:] == [entry.position for entry in ml.read_resident(positions[4], 8, 1000)]
+
+
+async def test_a_damaged_resident_entry_is_left_to_the_read_that_raises(
+    open_store: OpenStore,
+) -> None:
+    class Damaged(MemoryEngine):
+        def read_resident(self, *_: int) -> None:
+            raise EntryCorrupt(1, 0, "planted")
+
+    ml, positions = await written(await open_store(engine=Damaged(), config=COLD), 2)
+    assert [] == ml.read_resident(positions[0], 2, 1000)
+    with pytest.raises(Corrupt):
+        await ml.read_entries(positions[0], 2)
 
 
 async def test_the_tail_never_touches_the_storage(open_store: OpenStore) -> None:

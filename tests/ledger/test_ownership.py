@@ -78,7 +78,7 @@ ASKING = {
     "is_terminated", "is_valid_position",
     "last_confirmed_entry", "ledgers", "next_valid_position", "number_of_entries",
     "previous_position", "properties", "read_cached", "read_counts", "read_entries", "read_entry",
-    "read_in_chunks",
+    "read_in_chunks", "read_resident",
     "slowest_position", "state", "total_size", "unit_kind", "unit_name",
 }  # fmt: skip
 

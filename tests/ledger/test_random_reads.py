@@ -146,6 +146,10 @@ class Log:
             if found is not None:
                 self.from_memory_count += 1
                 self.check(found, start, limit, bytes_max, end)
+            at_once = self.ml.read_resident(start, limit, bytes_max or 1000)
+            positions, datas = self.expected(start, limit, bytes_max or 1000, LATEST)
+            assert positions[: len(at_once)] == [entry[0] for entry in at_once]
+            assert datas[: len(at_once)] == [entry[1] for entry in at_once]
 
     async def read_one(self) -> None:
         start, limit, bytes_max, end = self.question()

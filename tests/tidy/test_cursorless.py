@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from kledger.ledger import LedgerStore, ManagedLedger
 from tests.tidy.sources import expect_none, nodes_of, violations
 
-READS = {"read_cached", "read_entries", "read_entry", "read_in_chunks"}
+READS = {"read_cached", "read_entries", "read_entry", "read_in_chunks", "read_resident"}
 """What topics/ may call; higher packages see partitions, not ledgers."""
 SEARCHES = {"find_newest_before", "find_newest_matching"}
 LEDGERS = {"managed_ledger"}

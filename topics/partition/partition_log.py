@@ -370,7 +370,7 @@ class PartitionLog:
         read_committed: bool = False,
         first_batch_always: bool = True,
     ) -> ReadResult | None:
-        """Read whole batches from memory. The hot path.
+        """Read whole batches from memory, or from the page cache. The hot path.
 
         Args:
             offset: the first record wanted; its batch comes whole.
@@ -379,7 +379,7 @@ class PartitionLog:
             first_batch_always: return the first batch even when it is larger than that.
 
         Returns:
-            None when only the storage has it: `read` then returns it.
+            None when a disk, a tier or a search is needed: `read` then returns it.
         """
         if self._closed_why:
             return failed_read(UnknownPartition(self._closed_why))
@@ -393,7 +393,10 @@ class PartitionLog:
         tail = self._tail
         row = tail.find(offset)
         if row < 0:
-            return self._read_hinted(offset, max_bytes, limit, first_batch_always)
+            hint = self._hints.get(offset)
+            if hint is None:
+                return None
+            return self._read_from(hint, offset, max_bytes, limit, first_batch_always)
         end_row = tail.end_row(row, limit, max_bytes)
         if end_row == row:
             if not first_batch_always:
@@ -406,7 +409,7 @@ class PartitionLog:
         except LedgerError as error:
             return failed_read(from_ledger_error(error))
         if entries is None or len(entries) != count:
-            return None
+            return self._read_from(start, offset, max_bytes, limit, first_batch_always)
         return self._found([entry[1] for entry in entries], tail.size_of(row, end_row))
 
     async def read(
@@ -470,15 +473,17 @@ class PartitionLog:
             )
         return entries
 
-    def _read_hinted(
-        self, offset: int, max_bytes: int, limit: int, first_batch_always: bool
+    def _read_from(
+        self,
+        start: Position,
+        offset: int,
+        max_bytes: int,
+        limit: int,
+        first_batch_always: bool,
     ) -> ReadResult | None:
-        """Continue, from memory, where a read before the tail has ended."""
-        start = self._hints.get(offset)
-        if start is None:
-            return None
+        """Read from the entry of an offset what needs no disk; None if the first entry does."""
         try:
-            entries = self._ledger.read_cached(start, READ_ENTRIES_MAX, max_bytes)
+            entries = self._ledger.read_resident(start, READ_ENTRIES_MAX, max_bytes)
         except LedgerError as error:
             return failed_read(from_ledger_error(error))
         if not entries:

@@ -163,6 +163,28 @@ async def test_a_damaged_resident_entry_raises() -> None:
         assert 0 == on.reads
 
 
+async def test_what_the_page_cache_has_needs_no_task() -> None:
+    async with bench(engine=AllResident(None)) as on:
+        assert entries(3, 5) == on.read_resident(3, 3)
+        assert entries(6, 7) == on.read_resident(6, 2)
+        assert 0 == on.cold.kept_bytes, "it reads in order"
+        assert entries(0, 1) == on.read_resident(0, 2)
+        assert 2 * SIZE == on.cold.kept_bytes, "there is a second reader"
+        assert [] == on.read_resident(1, 1), "the read-ahead cache is not asked without a task"
+        assert entries(1, 2) == await on.read(1)
+        assert 0 == on.reads
+
+
+async def test_no_task_means_no_wait_for_a_disk_or_for_another_read() -> None:
+    async with bench() as on:
+        assert [] == on.read_resident(0, 2)
+    async with bench(engine=AllResident(None)) as on:
+        reading = asyncio.ensure_future(on.read(0, 4, is_background=True))
+        await asyncio.sleep(0)
+        assert [] == on.read_resident(0, 2), "a thread is about to return it"
+        assert entries(0, 3) == await reading
+
+
 async def test_nothing_is_kept_for_one_reader() -> None:
     """What it took is memory that the next read can have; keeping it cost a quarter more CPU."""
     for engine in (None, AllResident(None)):

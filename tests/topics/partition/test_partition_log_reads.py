@@ -9,6 +9,7 @@ from kledger.batches.header import read_header
 from kledger.batches.reader import iterate_records
 from kledger.ledger import StoreConfig
 from kledger.ledger.engine.errors import EntryCorrupt
+from kledger.ledger.engine.memory import MemoryEngine
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import OffsetOutOfRange, TopicStorageFailed
 from kledger.topics.partition.partition_compaction import CompactionLimits
@@ -105,6 +106,24 @@ async def test_cold_readers_go_on_by_hint(cache_bytes: int) -> None:
             seen += offsets(result)
             offset = seen[-1] + 1
         assert list(range(120)) == seen
+
+
+async def test_a_cold_reader_needs_a_task_only_to_find_its_place() -> None:
+    """A task for each fetch cost a tenth of the CPU of a consumer behind the entry cache."""
+    cold = StoreConfig(durability="os", cache_bytes=0)
+    async with open_topics(MemoryEngine(), store_config=cold) as opened:
+        log = await opened.log(configs={"internal.segment.bytes": "3000"})
+        for _ in range(60):
+            await append(log, batch("x", "y"))
+        assert [0, 1] == found(log.read_nowait(0, SIZE)), "the tail knows where it is"
+        assert [2, 3, 4, 5] == found(log.read_nowait(2, 2 * SIZE))
+        assert [4, 5] == found(log.read_nowait(5, SIZE))
+    async with open_topics(opened.engine, store_config=cold) as again:
+        log = await again.log()
+        assert log.read_nowait(2, SIZE) is None
+        assert [2, 3] == found(await log.read(2, SIZE))
+        assert [4, 5, 6, 7] == found(log.read_nowait(4, 2 * SIZE)), "where the last read ended"
+        assert [8, 9] == found(log.read_nowait(8, SIZE))
 
 
 async def test_storage_that_fails_is_an_error_of_the_partition() -> None:
