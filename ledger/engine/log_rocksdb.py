@@ -30,7 +30,7 @@ from kledger.ledger.engine.index.log_index import LogIndex
 from kledger.ledger.engine.index.read_plan import ReadRange, plan_reads
 from kledger.ledger.engine.index.rocksdb_table import RocksdbTable
 from kledger.ledger.engine.log.entry_log import FILE_BYTES_MAX, EntryLog, LogEnd, PlacedGroup
-from kledger.ledger.engine.log.frames import HEADER_SIZE, FrameDamaged, check_entry
+from kledger.ledger.engine.log.frames import HEADER_SIZE, FrameDamaged, check_entry, data_of_entry
 from kledger.ledger.engine.log.log_files import LogFiles
 from kledger.ledger.engine.log.log_scan import LogScan
 from kledger.ledger.engine.log.recovery_plan import Refuse, TruncateTail, plan_recovery
@@ -406,9 +406,11 @@ def _entries_in(content: Buffer, ledger_id: int, read_range: ReadRange) -> list[
     try:
         for location in read_range.locations:
             entry_id, _, position, length = location
-            start = position - read_range.start
-            frame = view[start : start + HEADER_SIZE + length]
-            entries.append(check_entry(frame, file, (position, length), (ledger_id, entry_id)))
+            ids, extent, at = (ledger_id, entry_id), (position, length), position - read_range.start
+            data = data_of_entry(view, at, file, extent, ids)
+            if data is None:
+                data = check_entry(view[at : at + HEADER_SIZE + length], file, extent, ids)
+            entries.append(data)
     except FrameDamaged as error:
         where = f"{error} (log file {file}, position {location.position})"
         raise EntryCorrupt(ledger_id, location.entry_id, where) from error

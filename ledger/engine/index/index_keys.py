@@ -12,6 +12,7 @@ Must not know: the database.
 | watermark | "w"                              | file (4), position (4), group (8)            |
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ _SPACE_KEY = Struct(">cIQ")
 _LOCATION = Struct("<III")
 _SPACE = Struct("<Q")
 _WATERMARK = Struct("<IIQ")
+
+_new_tuple = tuple.__new__
 
 entry_key = _ENTRY_KEY.pack
 """entry_key(b"e", ledger_id, entry_id); called for every entry, hence not wrapped."""
@@ -61,6 +64,37 @@ def ledger_id_in(key: bytes) -> int:
 def decode_entry(key: bytes, value: bytes) -> EntryLocation:
     """Return the location of an entry from its row."""
     return EntryLocation(_ENTRY_KEY.unpack(key)[2], *_LOCATION.unpack(value))
+
+
+def decode_run(
+    ledger_id: int, first_entry: int, rows: Sequence[tuple[bytes, bytes]]
+) -> list[EntryLocation]:
+    """Return the locations of consecutive entries from their rows, up to the first gap.
+
+    Keys ascend, so the last one alone says whether there is a gap: a reader in order decodes whole
+    runs, which costs a third of what single rows do.
+
+    Args:
+        ledger_id: of all entries.
+        first_entry: the entry that the first row should have.
+        rows: of entries of the ledger, the first one `first_entry` or a later one.
+    """
+    if not rows:
+        return []
+    end_entry = first_entry + len(rows)
+    if rows[-1][0] == entry_key(ENTRY_PREFIX, ledger_id, end_entry - 1):
+        locations = _LOCATION.iter_unpack(b"".join([value for _, value in rows]))
+        return [
+            _new_tuple(EntryLocation, (entry_id, *location))
+            for entry_id, location in zip(range(first_entry, end_entry), locations, strict=True)
+        ]
+    found: list[EntryLocation] = []
+    for entry_id, (key, value) in enumerate(rows, first_entry):
+        location = decode_entry(key, value)
+        if location.entry_id != entry_id:
+            break
+        found.append(location)
+    return found
 
 
 def space_key(file: int, ledger_id: int) -> bytes:

@@ -31,6 +31,7 @@ from kledger.ledger.engine.index.index_keys import (
     WATERMARK_KEY,
     EntryLocation,
     decode_entry,
+    decode_run,
     decode_space,
     decode_watermark,
     encode_space,
@@ -222,25 +223,25 @@ class LogIndex:
         """Read rows as long as `is_resident` is true for the next block."""
         ledger_id, first_entry, last_entry = run
         found: list[EntryLocation] = []
-        size, resident_entry = 0, min(first_entry + BLOCK_ROWS_MIN, last_entry)
         start = entry_key(ENTRY_PREFIX, ledger_id, first_entry)
         last = entry_key(ENTRY_PREFIX, ledger_id, last_entry)
         if not is_resident(start):
             return found
-        if resident_entry > first_entry and not is_resident(
-            entry_key(ENTRY_PREFIX, ledger_id, resident_entry)
-        ):
-            return found
-        for key, value in self._table.rows(start, last + b"\0"):
-            location = decode_entry(key, value)
-            size += location.data_length
-            if location.entry_id != first_entry + len(found) or (found and size > bytes_max):
+        rows, bytes_left = self._table.rows(start, last + b"\0"), bytes_max
+        for entry_id in range(first_entry, last_entry + 1, BLOCK_ROWS_MIN):
+            resident_entry = min(entry_id + BLOCK_ROWS_MIN, last_entry)
+            if resident_entry > entry_id and not is_resident(
+                entry_key(ENTRY_PREFIX, ledger_id, resident_entry)
+            ):
                 break
-            found.append(location)
-            if location.entry_id == resident_entry < last_entry:
-                resident_entry = min(resident_entry + BLOCK_ROWS_MIN, last_entry)
-                if not is_resident(entry_key(ENTRY_PREFIX, ledger_id, resident_entry)):
-                    break
+            step = decode_run(ledger_id, entry_id, list(islice(rows, BLOCK_ROWS_MIN)))
+            for location in step:
+                bytes_left -= location[3]
+                if bytes_left < 0 and found:
+                    return found
+                found.append(location)
+            if len(step) < BLOCK_ROWS_MIN:
+                break
         return found
 
     def _is_loaded(self, key: bytes) -> bool:

@@ -28,17 +28,18 @@ class ReadRange:
 def plan_reads(locations: Sequence[EntryLocation]) -> list[ReadRange]:
     """Combine the frames of entries, in the given order, into few reads."""
     read_ranges: list[ReadRange] = []
+    last = ReadRange(-1, 0, 0, [])
     for location in locations:
-        start, end = location.position, location.position + HEADER_SIZE + location.data_length
-        last = read_ranges[-1] if read_ranges else None
+        _, file, start, data_length = location
+        end = start + HEADER_SIZE + data_length
         if (
-            last is not None
-            and last.file == location.file
+            last.file == file
             and 0 <= start - last.end <= GAP_BYTES_MAX
             and end - last.start <= READ_BYTES_MAX
         ):
             last.end = end
             last.locations.append(location)
         else:
-            read_ranges.append(ReadRange(location.file, start, end, [location]))
+            last = ReadRange(file, start, end, [location])
+            read_ranges.append(last)
     return read_ranges

@@ -59,6 +59,7 @@ SCRATCH_KEPT_BYTES_MAX = 1024 * 1024
 _MAGIC = 0x4C4B
 _TAGS = {kind: _MAGIC | VERSION << 16 | kind << 24 for kind in (ENTRY, ROWS, DROP, COMMIT, MOVES)}
 _KINDS = {tag: kind for kind, tag in _TAGS.items()}
+_ENTRY_TAG = _TAGS[ENTRY]
 _HEADER = Struct("<IIIIQQI")
 _COMMIT = Struct("<IIIIQQII")
 _CRC = Struct("<I")
@@ -331,6 +332,31 @@ def commit_mark(file: int) -> bytes:
 def sum_checksums(header_crcs: Sequence[int]) -> int:
     """Return the checksum of a group."""
     return sum(header_crcs) & _U32
+
+
+def data_of_entry(
+    content: memoryview, at: int, file: int, extent: tuple[int, int], ids: tuple[int, int]
+) -> memoryview | None:
+    """Return the data of an entry frame, not copied; None if any byte of it differs.
+
+    It is for readers of many frames; `check_entry` says what differs.
+
+    Args:
+        content: the bytes that should hold the frame, and others.
+        at: where it begins in them.
+        file: as for `check_entry`.
+        extent: the same.
+        ids: the same.
+    """
+    (position, length), start = extent, at + HEADER_SIZE
+    if len(content) < start + length:
+        return None
+    data = content[start : start + length]
+    header = _HEADER.unpack_from(content, at)
+    if header != (_ENTRY_TAG, file, position, length, *ids, crc32c(data)):
+        return None
+    is_whole = crc32c(content[at : at + 36]) == _CRC.unpack_from(content, at + 36)[0]
+    return data if is_whole else None
 
 
 def check_entry(

@@ -24,6 +24,18 @@ def test_entry_round_trips(ledger: int, entry: int, file: int, position: int, si
     assert EntryLocation(entry, file, position, size) == found
 
 
+@given(st.sets(st.integers(0, 12), min_size=1), st.integers(0, 12))
+def test_run_ends_at_the_first_gap(entries: set[int], first: int) -> None:
+    rows = [
+        (entry_key(ENTRY_PREFIX, 7, entry), location_value(3, 100 * entry, entry))
+        for entry in sorted(entries)
+        if entry >= first
+    ]
+    upto = next(entry for entry in range(first, 14) if entry not in entries)
+    expected = [EntryLocation(entry, 3, 100 * entry, entry) for entry in range(first, upto)]
+    assert expected == index_keys.decode_run(7, first, rows)
+
+
 @given(st.tuples(u64, u64), st.tuples(u64, u64))
 def test_entries_sort_by_ledger_then_entry(left: tuple[int, int], right: tuple[int, int]) -> None:
     keys = [entry_key(ENTRY_PREFIX, *each) for each in (left, right)]

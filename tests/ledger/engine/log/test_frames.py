@@ -15,6 +15,7 @@ from kledger.ledger.engine.log.frames import (
     FrameDamaged,
     GroupEncoder,
     check_entry,
+    data_of_entry,
     decode_commit,
     decode_drops,
     decode_header,
@@ -176,7 +177,15 @@ def checked(raw: bytes | bytearray, **elsewhere: int) -> memoryview:
     """Check a frame as that of entry 5:6 with four bytes at the beginning of file 3."""
     at = {"file": 3, "position": 0, "length": 4, "ledger_id": 5, "entry_id": 6} | elsewhere
     location, ids = (at["position"], at["length"]), (at["ledger_id"], at["entry_id"])
-    return check_entry(memoryview(raw), at["file"], location, ids)
+    among_others = memoryview(b"before" + raw)
+    data = data_of_entry(among_others, 6, at["file"], location, ids)
+    try:
+        found = check_entry(memoryview(raw), at["file"], location, ids)
+    except FrameDamaged:
+        assert data is None
+        raise
+    assert found == data
+    return found
 
 
 def test_any_flipped_bit_of_an_entry_frame_is_noticed() -> None:
