@@ -16,7 +16,8 @@ from kledger.ledger.cluster.database import (
     UnknownOutcome,
     WalGroup,
 )
-from kledger.ledger.cluster.postgres import LOST_PEER_MS, PostgresDatabase
+from kledger.ledger.cluster.postgres import PostgresDatabase
+from kledger.ledger.cluster.postgres_connection import LOST_PEER_MS
 from kledger.ledger.cluster.session_state import COMMIT_EVERY_MS, FENCE_AFTER_MS
 from tests.ledger.cluster.database_words import broker, groups, inline, owner, put, rows
 from tests.ledger.cluster.tcp_proxy import TcpProxy
