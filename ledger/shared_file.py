@@ -90,12 +90,6 @@ class SharedFile:
         finally:
             self.unlock()
 
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of a row."""
-        with self._failing("reading"):
-            found = self._database.execute("SELECT value FROM row WHERE key = ?", (key,)).fetchone()
-        return None if found is None else found[0]
-
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Return the rows whose key begins with `prefix`, in the order of keys."""
         rows = []

@@ -1,69 +1,102 @@
 """Shared tables: rows that every broker of a cluster reads and changes.
 
-Rule: a change is decided and written under one lock for all processes, and taking the lock applies
-what other processes have changed; so no decision is made on an old row. Rows of others are applied
-on the event loop in the order in which they were written, between a process's own in the same
+Rule: a change is decided and written under one lock for all brokers, and taking the lock applies
+what other brokers have changed; so no decision is made on an old row. Rows of others are applied
+on the event loop in the order in which they were written, between a broker's own in the same
 order. A server that is alone has no shared tables: its tables are in its `LedgerStore`.
-Must not know: what rows mean.
-
-A datagram tells the other processes of a change; they also look at every interval.
+Must not know: what rows mean, where they are kept: see `SharedRows`.
 """
 
 import asyncio
-import logging
-import os
-import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Protocol
 
 from kledger.ledger.commits.committer import RowsDone, submitted
 from kledger.ledger.engine.base import Row
-from kledger.ledger.errors import AlreadyClosed, LedgerError, StorageFailed
-from kledger.ledger.shared_file import SharedFile
+from kledger.ledger.shared_folder import SharedFolder
 from kledger.ledger.table_store import RowChanged
 from kledger.runtime.clock import Clock
 from kledger.runtime.containment import Containment, NamedUnit
-from kledger.runtime.socket_folder import open_socket_folder, socket_path
 from kledger.runtime.tasks import Supervisor
 
-logger = logging.getLogger(__name__)
-
-LOOK_MS: Final = 250
-"""How often a process looks for changes of which it got no datagram."""
-_SOCKETS: Final = ".shared-tables-"
 _FOLLOWER = NamedUnit("background work", "a change of shared tables")
-T = TypeVar("T")
+
+
+class SharedRows(Protocol):
+    """Rows that several brokers change, as one of them has them open; for its event loop.
+
+    `SharedFolder` keeps them in a folder, for processes of one machine; `DatabaseRows` in the
+    database of a cluster.
+    """
+
+    def follow(
+        self, changed: Callable[[Sequence[Row]], None], lost: Callable[[BaseException], None]
+    ) -> None:
+        """Call back from now on; called once, before anything else.
+
+        Args:
+            changed: with the newest rows that other brokers have written, in their order.
+            lost: if the changes of others cannot be known any more.
+        """
+        ...
+
+    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the rows whose key begins with `prefix`, in the order of keys."""
+        ...
+
+    async def lock(self) -> None:
+        """Take the lock; `changed` is called with what others have written before.
+
+        Raises:
+            AlreadyClosed, StorageFailed: the caller does not have it.
+        """
+        ...
+
+    def unlock(self) -> None:
+        """Let others take the lock, behind everything that was written; never blocks."""
+        ...
+
+    def write(self, rows: Sequence[Row], done: RowsDone) -> None:
+        """Write rows in one transaction; never blocks. Only under the lock.
+
+        Args:
+            rows: keys and values; None deletes the key.
+            done: called when they are durable, or with the error; then nothing was written.
+        """
+        ...
+
+    def look(self) -> "asyncio.Future[None]":
+        """Return what ends when `changed` was called with what others wrote before this call.
+
+        Raises:
+            AlreadyClosed: nothing is looked for any more.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Wait for what is being decided and written; nothing is called back any more."""
+        ...
 
 
 class SharedTables:
-    """The tables, as one process has them open; `open` makes one."""
+    """The tables, as one broker has them open; `open` makes those of a folder."""
 
-    def __init__(
-        self,
-        file: SharedFile,
-        folder: Path,
-        thread: ThreadPoolExecutor,
-        containment: Containment,
-    ) -> None:
-        """Args: thread: one alone, that the file was opened in."""
+    def __init__(self, rows: SharedRows, containment: Containment) -> None:
+        """Follow the rows.
+
+        Args:
+            rows: of the tables; they are closed with them.
+            containment: for faults of followers.
+        """
         self.on_fatal: Callable[[BaseException], None] | None = None
-        """Called when this process cannot follow the others any more."""
-        self._file = file
+        """Called when this broker cannot follow the others any more."""
         self.containment = containment
-        self._loop = asyncio.get_running_loop()
-        self._thread = thread
+        self._rows = rows
         self._change_lock = ChangeLock(self._begin_change, self._end_change)
-        self._deciding = asyncio.Lock()
-        self._taken: Future[None]
-        self._refreshing: Future[None] | None = None
         self._is_decided = False
         self._followers: list[tuple[bytes, RowChanged]] = []
-        self._is_closed = False
-        self._is_looking = False
-        self._wakes = _Wakes(folder, self._look)
+        rows.follow(self._apply, self._lost)
 
     @classmethod
     async def open(
@@ -80,32 +113,24 @@ class SharedTables:
         Raises:
             StoreUnusable: the file cannot be read, or is of another release.
         """
-        thread = ThreadPoolExecutor(1, thread_name_prefix="shared-tables")
-        try:
-            file = await asyncio.wrap_future(thread.submit(SharedFile, folder))
-        except BaseException:
-            thread.shutdown(wait=False)
-            raise
-        tables = cls(file, folder, thread, containment)
-        supervisor.spawn(tables._look_at_intervals(clock), "changes of shared tables")
-        return tables
+        return cls(await SharedFolder.open(folder, clock, supervisor), containment)
 
     # Reads, for the start: tables are loaded once, and then follow the changes.
 
     def get_row(self, key: bytes) -> bytes | None:
-        """Return the newest value of a row; blocks. Raises StorageFailed."""
-        return self._thread.submit(self._file.get, key).result()
+        """Return the newest value of a row; may block. Raises StorageFailed."""
+        return next((value for found, value in self._rows.scan(key) if found == key), None)
 
     def scan_rows(self, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
-        """Return the newest rows of a prefix, in the order of keys; blocks.
+        """Return the newest rows of a prefix, in the order of keys; may block.
 
         Raises:
-            StorageFailed: the file cannot be read.
+            StorageFailed: they cannot be read.
         """
-        return self._thread.submit(self._file.scan, prefix).result()
+        return self._rows.scan(prefix)
 
     def follow(self, prefix: bytes, changed: RowChanged) -> None:
-        """Call `changed` for each row of that prefix which another process has changed."""
+        """Call `changed` for each row of that prefix which another broker has changed."""
         self._followers.append((prefix, changed))
 
     # Changes
@@ -115,35 +140,12 @@ class SharedTables:
         return self._change_lock
 
     async def _begin_change(self) -> None:
-        await self._deciding.acquire()
-        if self._is_closed:
-            self._deciding.release()
-            self._check_open()
-        self._taken = self._thread.submit(self._take_lock)
-        try:
-            await asyncio.wrap_future(self._taken)
-        except BaseException:
-            self._end_change()
-            raise
+        await self._rows.lock()
         self._is_decided = True
 
     def _end_change(self) -> None:
         self._is_decided = False
-        # Behind everything that was written, also if the caller was cancelled.
-        self._thread.submit(self._release_lock, self._taken)
-        self._deciding.release()
-
-    def _take_lock(self) -> None:
-        self._file.lock()
-        try:
-            self._hand_over_changes()
-        except BaseException:
-            self._file.unlock()
-            raise
-
-    def _release_lock(self, taken: "Future[None]") -> None:
-        if not taken.cancelled() and taken.exception() is None:
-            self._file.unlock()
+        self._rows.unlock()
 
     def append_rows_nowait(self, rows: Sequence[Row], done: RowsDone) -> None:
         """Write rows in one transaction, all or none; never blocks.
@@ -151,13 +153,9 @@ class SharedTables:
         Args:
             rows: keys and values; None deletes the key.
             done: called on the event loop when the rows are durable, or with the error.
-
-        Raises:
-            AlreadyClosed: `done` is not called.
         """
         assert self._is_decided, "rows are written outside the lock under which they are decided"
-        self._check_open()
-        self._thread.submit(self._write, rows, done)
+        self._rows.write(rows, done)
 
     append_rows_lazily = append_rows_nowait
 
@@ -165,26 +163,14 @@ class SharedTables:
         """Write rows in one transaction, all or none.
 
         Raises:
-            AlreadyClosed, StorageFailed: nothing was written.
+            StorageFailed: nothing was written.
         """
         await submitted(lambda done: self.append_rows_nowait(rows, done))
-
-    def _write(self, rows: Sequence[Row], done: RowsDone) -> None:
-        error: LedgerError | None = None
-        try:
-            self._file.write(rows)
-        except LedgerError as failed:
-            error = failed
-        except Exception as fault:  # noqa: BLE001 - the caller would wait for ever
-            error = StorageFailed(f"writing shared tables: {fault!r}")
-        self._on_loop(done, error)
-        if error is None:
-            self._wakes.wake_others()
 
     # Changes of others
 
     async def refresh(self) -> None:
-        """Apply what other processes changed before this call.
+        """Apply what other brokers changed before this call.
 
         Raises:
             AlreadyClosed, StorageFailed: it is not known what they changed.
@@ -194,20 +180,12 @@ class SharedTables:
     def refreshed(self) -> "asyncio.Future[None]":
         """Return what ends as `refresh` does; it is not cancelled, as others may wait for it.
 
-        Calls share a look at the file that has not begun yet, however many they are.
+        Calls share a look at the rows that has not begun yet, however many they are.
 
         Raises:
             AlreadyClosed: the tables are closed.
         """
-        self._check_open()
-        if self._refreshing is None or self._refreshing.running() or self._refreshing.done():
-            self._refreshing = self._thread.submit(self._hand_over_changes)
-        return asyncio.wrap_future(self._refreshing)
-
-    def _hand_over_changes(self) -> None:
-        """Let the event loop apply what others have written; in the thread, so that order holds."""
-        if rows := self._file.changes():
-            self._on_loop(self._apply, rows)
+        return self._rows.look()
 
     def _apply(self, rows: Sequence[Row]) -> None:
         for key, value in rows:
@@ -216,51 +194,13 @@ class SharedTables:
                     with self.containment.guarding(_FOLLOWER):
                         changed(key, value)
 
-    def _look(self) -> None:
-        """Begin to apply what others have changed, unless that has begun."""
-        if not self._is_looking and not self._is_closed:
-            self._is_looking = True
-            self._thread.submit(self._look_once)
-
-    def _look_once(self) -> None:
-        error: LedgerError | None = None
-        try:
-            self._hand_over_changes()
-        except LedgerError as failed:
-            error = failed
-        self._on_loop(self._looked, error)
-
-    def _looked(self, error: LedgerError | None) -> None:
-        self._is_looking = False
-        if error is not None and not self._is_closed:
-            if self.on_fatal is None or isinstance(error, StorageFailed):
-                logger.warning("%s; trying again", error)
-            else:
-                self.on_fatal(error)
-
-    async def _look_at_intervals(self, clock: Clock) -> None:
-        while not self._is_closed:
-            await clock.sleep(LOOK_MS)
-            self._look()
-
-    def _on_loop(self, call: Callable[[T], None], argument: T) -> None:
-        with suppress(RuntimeError):  # the loop was closed without us
-            self._loop.call_soon_threadsafe(call, argument)
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise AlreadyClosed("the shared tables are closed")
+    def _lost(self, error: BaseException) -> None:
+        if self.on_fatal is not None:
+            self.on_fatal(error)
 
     async def close(self) -> None:
-        """Wait for what is being decided and written, and close the file. Idempotent."""
-        if self._is_closed:
-            return
-        async with self._deciding:
-            self._is_closed = True
-        # Behind everything that was written.
-        await asyncio.wrap_future(self._thread.submit(self._file.close))
-        self._thread.shutdown(wait=False)
-        self._wakes.close()
+        """Wait for what is being decided and written, and close the rows. Idempotent."""
+        await self._rows.close()
 
 
 class ChangeLock:
@@ -275,52 +215,3 @@ class ChangeLock:
 
     async def __aexit__(self, *_error: object) -> None:
         self._end()
-
-
-class _Wakes:
-    """Datagrams between the processes that have a folder's tables open.
-
-    A socket is a file in the folder.
-    """
-
-    def __init__(self, folder: Path, woken: Callable[[], None]) -> None:
-        self._folder = open_socket_folder(folder)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._name = f"{_SOCKETS}{os.getpid()}-{self._socket.fileno()}"
-        self._unlink(self._name)  # of an earlier process with this id
-        self._socket.bind(socket_path(self._folder, self._name))
-        self._woken = woken
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket, self._receive)
-
-    def _receive(self) -> None:
-        with suppress(BlockingIOError):
-            while True:
-                self._socket.recv(1)
-        self._woken()
-
-    def wake_others(self) -> None:
-        """Send a datagram to every other process; called in a thread."""
-        for name in self._others():
-            try:
-                self._socket.sendto(b"\0", socket_path(self._folder, name))
-            except BlockingIOError:
-                pass  # it has datagrams that it has not received
-            except OSError:
-                self._unlink(name)  # its process has ended
-
-    def _others(self) -> Iterator[str]:
-        for name in os.listdir(self._folder):
-            if name.startswith(_SOCKETS) and name != self._name:
-                yield name
-
-    def _unlink(self, name: str) -> None:
-        with suppress(OSError):
-            os.unlink(name, dir_fd=self._folder)
-
-    def close(self) -> None:
-        """Receive nothing more."""
-        self._loop.remove_reader(self._socket)
-        self._socket.close()
-        self._unlink(self._name)
-        os.close(self._folder)

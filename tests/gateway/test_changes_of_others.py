@@ -44,7 +44,7 @@ ELECTION_NOT_NEEDED = 84
 
 def look_only_when_needed(patched: pytest.MonkeyPatch) -> None:
     """From now on, do not wake brokers when others change something; their clocks stand still."""
-    patched.setattr("kledger.ledger.shared_tables._Wakes.wake_others", lambda _: None)
+    patched.setattr("kledger.ledger.shared_folder._Wakes.wake_others", lambda _: None)
 
 
 class Asked(NamedTuple):
