@@ -17,6 +17,7 @@ from kledger.ledger.cluster.database import (
 from kledger.ledger.cluster.owned_cluster import OwnedCluster
 from kledger.ledger.cluster.postgres import PostgresDatabase
 from kledger.ledger.cluster.requirements import check_cluster, loss_risks
+from kledger.ledger.cluster.shared_database import SharedDatabase
 from kledger.ledger.cluster.standby import OwnedSession, Standby
 from kledger.ledger.cluster.store_check import check_store
 from kledger.ledger.offload.object_store import ObjectStore
@@ -34,6 +35,7 @@ __all__ = [
     "PostgresDatabase",
     "SessionBroker",
     "SessionFenced",
+    "SharedDatabase",
     "Standby",
     "check_cluster",
     "check_store",

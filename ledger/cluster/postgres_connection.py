@@ -73,6 +73,12 @@ class PostgresConnection:
         self._has_warned = False
         self._is_closed = False
 
+    @property
+    def current(self) -> Any:
+        """What is connected now; None: the next statement makes a connection."""
+        connection = self._connection
+        return None if connection is None or connection.is_closed() else connection
+
     async def fetch(
         self, text: str, *arguments: object, patience_ms: int | None = None
     ) -> list[Any]:
@@ -134,8 +140,8 @@ class PostgresConnection:
     async def _connected(self) -> Any:
         if self._is_closed:
             raise DatabaseUnavailable("the database was closed")
-        if self._connection is not None and not self._connection.is_closed():
-            return self._connection
+        if (current := self.current) is not None:
+            return current
         try:
             connection = await asyncpg.connect(
                 self._url,
