@@ -16,10 +16,9 @@ Must not know: the committer, threads: `ClusterEngine` runs the steps.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 
 from kledger.ledger.cluster.database import GroupId
 from kledger.ledger.cluster.group_encoder import WalGroupEncoder
@@ -54,6 +53,9 @@ STORE_INDEX_GROUPS = 2_000
 SWEEP_MS = 24 * 3600_000
 FORGOTTEN_PER_COMMIT = 1_000
 DELETIONS_PER_STEP = 100
+DELETIONS_WAITING_MAX = 100_000
+"""Objects that wait to be deleted while the store refuses that; a key takes about 150 bytes. More
+are left to the search of the next owner, to whom they are objects that no group names."""
 
 
 class Upkeep:
@@ -90,7 +92,8 @@ class Upkeep:
         self._sweep_at_ms = now_ms() + LATE_PUT_MS
         self._has_stored = False
         self._unused: list[int] = []  # files that neither the index nor its stored rows name
-        self._to_delete: deque[str] = deque()
+        self._to_delete: dict[str, None] = {}  # in their order
+        self._has_dropped = False
         self._unreadable: set[int] = set()
 
     @property
@@ -172,16 +175,27 @@ class Upkeep:
             self._log.ask(partial(WalIndex.forget, files=some))
             for file in some:
                 self._log.cache.forget(file)
-            self._to_delete += [each.object_key for each in groups if each and each.object_key]
+            self._delete_later([each.object_key for each in groups if each and each.object_key])
             self.forgotten_groups += len(some)
             del self._unused[: len(some)]
 
     def _delete(self) -> None:
-        self._to_delete += self._writer.take_abandoned(self._now_ms())
-        for _ in range(min(len(self._to_delete), DELETIONS_PER_STEP)):
-            self._objects.delete(self._to_delete[0])
-            self._to_delete.popleft()
+        self._delete_later(self._writer.take_abandoned(self._now_ms()))
+        for key in [*islice(self._to_delete, DELETIONS_PER_STEP)]:
+            self._objects.delete(key)
+            del self._to_delete[key]
             self.deleted_objects += 1
+            self._has_dropped = False
+
+    def _delete_later(self, keys: Sequence[str]) -> None:
+        room = DELETIONS_WAITING_MAX - len(self._to_delete)
+        self._to_delete.update(dict.fromkeys(keys[:room] if room > 0 else ()))
+        if len(keys) > room and not self._has_dropped:
+            self._has_dropped = True
+            logger.warning(
+                "%d objects wait to be deleted; more are left to the next owner",
+                len(self._to_delete),
+            )
 
     def _sweep(self) -> None:
         def referenced(index: WalIndex) -> set[str]:
@@ -194,7 +208,7 @@ class Upkeep:
         swept = plan_sweep(
             listed, own_epoch=self._log.stream.epoch, is_referenced=known.__contains__
         )
-        self._to_delete += swept
+        self._delete_later(swept)
         if swept:
             logger.info("%d objects of earlier owners were never committed", len(swept))
 

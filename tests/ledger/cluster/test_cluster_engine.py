@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from kledger.ledger.cluster import upkeep
 from kledger.ledger.cluster.block_reader import MISSING_MS
 from kledger.ledger.cluster.cluster_engine import ClusterEngine
 from kledger.ledger.cluster.faulty_database import DatabaseFault
+from kledger.ledger.cluster.object_writer import LATE_PUT_MS
 from kledger.ledger.cluster.session_state import CURRENT_FOR_MS
 from kledger.ledger.cluster.wal_gc_plan import GarbageLimits
 from kledger.ledger.cluster.wal_plan import WalLimits
@@ -367,4 +369,32 @@ def test_failed_deletion_is_repeated() -> None:
     engine.upkeep.step()
     assert 1 == len(cluster.bucket.objects)
     engine.upkeep.step()
+    assert {} == cluster.bucket.objects
+
+
+def test_objects_above_the_limit_of_those_to_be_deleted_are_left_to_the_next_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A store that refuses to delete, for want of a permission, must not fill the memory."""
+    monkeypatch.setattr(upkeep, "DELETIONS_WAITING_MAX", 2)
+    cluster = ModelCluster(limits=OBJECTS)
+    engine = cluster.own()
+    for number in range(5):
+        store(engine, group_of(number))
+    store(engine, CommitGroup(drops=[7]))
+    cluster.object_fault = lambda request: (
+        ObjectFault.FAILED if request == "delete" else ObjectFault.NONE
+    )
+    rest(cluster, engine)
+    assert 2 == engine.upkeep.garbage_objects
+    assert 5 == len(cluster.bucket.objects)
+
+    cluster.object_fault = lambda _: ObjectFault.NONE
+    engine = cluster.own()
+    cluster.bucket.now_ms += LATE_PUT_MS
+    rest(cluster, engine)  # what it finds is too much for it, too
+    cluster.bucket.now_ms += upkeep.SWEEP_MS
+    rest(cluster, engine)
+    cluster.bucket.now_ms += upkeep.SWEEP_MS
+    rest(cluster, engine)
     assert {} == cluster.bucket.objects
