@@ -9,7 +9,7 @@ Must not know: what a key or a callback is for.
 
 import asyncio
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -18,6 +18,7 @@ from kledger.runtime.containment import FaultUnit, unit_of
 from kledger.runtime.tasks import Supervisor
 
 Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
 
 STALE_MIN = 8
 """Cancelled heap entries that are tolerated before the heap is rebuilt."""
@@ -179,3 +180,34 @@ class Timers:
                     self._supervisor.containment.failed(handle.unit, error)
                 handle.release()
         self._alarm = None
+
+
+async def within(timers: Timers, limit_ms: int, work: Awaitable[Result]) -> Result:
+    """Await work for a limited time; it is cancelled when the time is over.
+
+    Args:
+        timers: that measure it.
+        limit_ms: how long it may take.
+        work: what the calling task awaits.
+
+    Raises:
+        TimeoutError: it was cancelled.
+    """
+    task, is_over = asyncio.current_task(), False
+    assert task is not None, "called outside a task"
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        task.cancel()
+
+    timer = timers.call_after(limit_ms, end)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        # Whoever else has cancelled the task ends it.
+        if is_over and task.uncancel() == 0:
+            raise TimeoutError(f"not done within {limit_ms} ms") from None
+        raise
+    finally:
+        timer.cancel()

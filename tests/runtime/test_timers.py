@@ -2,13 +2,14 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.manual_clock import ManualClock
 from kledger.runtime.tasks import Supervisor
-from kledger.runtime.timers import STALE_MIN, Timers, TimerTable
+from kledger.runtime.timers import STALE_MIN, Timers, TimerTable, within
 from tests.contained import Contained
 from tests.freed import without_collection
 
@@ -206,3 +207,38 @@ async def test_a_timer_that_has_fired_releases_its_callback() -> None:
         del fired, cancelled
         assert [] == freed.left()
     await supervisor.close()
+
+
+async def test_work_within_its_time_is_returned_and_leaves_no_deadline() -> None:
+    clock = ManualClock()
+    timers = Timers(clock, Supervisor())
+    soon: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(soon.set_result, 7)
+    assert 7 == await within(timers, 10, soon)
+    assert 0 == len(timers)
+
+
+async def test_work_that_takes_too_long_is_cancelled() -> None:
+    clock = ManualClock()
+    timers = Timers(clock, Supervisor())
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(within(timers, 10, never))
+    await tick()
+    clock.advance(9)
+    await tick()
+    assert not waiting.done()
+    clock.advance(1)
+    with pytest.raises(TimeoutError, match="not done within 10 ms"):
+        await waiting
+    assert never.cancelled()
+
+
+async def test_whoever_else_cancels_work_ends_its_task() -> None:
+    timers = Timers(ManualClock(), Supervisor())
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(within(timers, 10, never))
+    await tick()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert 0 == len(timers)
