@@ -6,10 +6,11 @@ ever, as their groups and transactions are in the stores of these.
 Must not know: partitions, requests.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kledger.gateway.brokers import AdvertisedAddress, BrokerAddress
+from kledger.ledger import Fenced
 from kledger.ledger.record_table import RecordRows, RecordTable
 from kledger.ledger.row_format import I32, RowFormat, RowKey, converted, json_rest
 
@@ -23,11 +24,15 @@ class BrokerRecord(NamedTuple):
     Attributes:
         addresses: what Kafka clients connect to, by the name of the listener.
         native: what native clients connect to, HOST:PORT; empty: they cannot.
+        peers: what the other brokers connect to; None: they know it.
+        leader_epoch: under which it leads its partitions.
     """
 
     broker_id: int
     addresses: Mapping[str, tuple[str, int]]
     native: str
+    peers: tuple[str, int] | None = None
+    leader_epoch: int = 0
 
 
 def _record(fields: Any) -> BrokerRecord:
@@ -35,6 +40,8 @@ def _record(fields: Any) -> BrokerRecord:
         int(fields["broker_id"]),
         {str(name): (str(host), int(port)) for name, (host, port) in fields["addresses"].items()},
         str(fields["native"]),
+        None if fields.get("peers") is None else (str(fields["peers"][0]), int(fields["peers"][1])),
+        int(fields.get("leader_epoch", 0)),
     )
 
 
@@ -66,16 +73,36 @@ class ClusterBrokers:
                 encode=_BROKERS.encode,
                 decode=_decode,
             ),
+            self._replayed,
         )
+        self._changed: Callable[[BrokerRecord], None] | None = None
         self._records.load()
+
+    def follow(self, changed: Callable[[BrokerRecord], None]) -> None:
+        """Call `changed` for every broker that is known, and whenever one has started."""
+        self._changed = changed
+        for record in self._records.durable.values():
+            changed(record)
+
+    def _replayed(self, broker_id: int) -> None:
+        record = self._records.get(broker_id)
+        if record is not None and self._changed is not None:
+            self._changed(record)
 
     async def register(self, record: BrokerRecord) -> None:
         """Let clients of every broker know what they connect to for this one.
 
         Raises:
+            Fenced: another process has become this broker meanwhile, in a later leader epoch.
             LedgerError: they do not.
         """
         async with self._tables.change_lock():
+            found = self._records.get(record.broker_id)
+            if found is not None and found.leader_epoch > record.leader_epoch:
+                raise Fenced(
+                    f"broker {record.broker_id} was taken over: expected leader epoch "
+                    f"{record.leader_epoch} to be the newest, got {found.leader_epoch}"
+                )
             error = await self._records.submit(record.broker_id, record)
         if error is not None:
             raise error

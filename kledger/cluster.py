@@ -6,19 +6,19 @@ It is also the `NativeCluster` of the broker's native service.
 Must not know: processes, listeners.
 """
 
-import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kledger.gateway.cluster import Cluster
 from kledger.gateway.cluster_brokers import BrokerRecord, ClusterBrokers
-from kledger.gateway.peers.peer_link import connect_to
-from kledger.gateway.peers.peer_socket import bind_peer_socket
+from kledger.gateway.peers.peer_socket import UnixPeers
+from kledger.gateway.peers.peer_transport import PeerTransport
 from kledger.gateway.peers.peers import Peers
 from kledger.gateway.request_context import plain_listener
 from kledger.ledger.shared_tables import SharedTables
 from kledger.runtime.timers import Timers
+from kledger.topics.partition.leader_epoch_state import FIRST_EPOCH
 from kledger.topics.placement import Placement
 from kledger.topics.registry import TopicCluster
 from kledger.workers.worker_plan import worker_folder
@@ -89,19 +89,17 @@ class WorkerMember:
             Path(worker.folder), containment=containment, clock=clock, supervisor=supervisor
         )
         timers = Timers(clock, supervisor)
-        peers = Peers(
-            lambda broker_id: connect_to(Path(worker_folder(worker.folder, broker_id - first))),
-            clock=clock,
-            timers=timers,
-            supervisor=supervisor,
+        transport = UnixPeers(
+            folder, lambda broker_id: Path(worker_folder(worker.folder, broker_id - first))
         )
+        peers = Peers(transport.connect_to, clock=clock, timers=timers, supervisor=supervisor)
         try:
             return BrokerCluster(
                 tables,
                 Placement(node_id, range(first, first + worker.count)),
                 ClusterBrokers(tables, node_id, range(first, first + worker.made_with)),
                 peers,
-                bind_peer_socket=lambda: bind_peer_socket(folder),
+                transport=transport,
                 timers=timers,
             )
         except BaseException:
@@ -115,6 +113,7 @@ class BrokerCluster:
     Attributes:
         cluster: what its services work with.
         tables: of the cluster.
+        transport: by which the others connect to this one.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class BrokerCluster:
         brokers: ClusterBrokers,
         peers: Peers,
         *,
-        bind_peer_socket: Callable[[], socket.socket],
+        transport: PeerTransport,
         timers: Timers,
     ) -> None:
         """Join the parts.
@@ -134,11 +133,12 @@ class BrokerCluster:
             placement: of their partitions.
             brokers: all of them.
             peers: asks the others.
-            bind_peer_socket: returns what the others connect to. Raises OSError.
+            transport: by which the others connect to this one.
             timers: of this broker.
         """
         self.tables = tables
-        self.bind_peer_socket = bind_peer_socket
+        self.transport = transport
+        brokers.follow(lambda record: _started(record, placement, peers))
         self.cluster = Cluster(
             TopicCluster(tables, placement),
             brokers,
@@ -148,7 +148,12 @@ class BrokerCluster:
         )
 
     async def register(
-        self, config: "GatewayConfig", endpoints: Sequence["Endpoint"], native: str
+        self,
+        config: "GatewayConfig",
+        endpoints: Sequence["Endpoint"],
+        native: str,
+        *,
+        leader_epoch: int = FIRST_EPOCH,
     ) -> None:
         """Let clients of all brokers know what they connect to for this one.
 
@@ -156,14 +161,18 @@ class BrokerCluster:
             config: of the bound gateway.
             endpoints: the bound listeners; without any, that of `server.kafka`.
             native: what native clients connect to; empty: they cannot.
+            leader_epoch: under which it leads its partitions.
 
         Raises:
+            Fenced: another process has become this broker meanwhile.
             LedgerError: they do not know it.
         """
         shown = [each.advertised for each in endpoints] or [plain_listener(config)]
         addresses = {each.name: (each.host, each.port) for each in shown}
         brokers = self.cluster.brokers
-        await brokers.register(BrokerRecord(brokers.broker_id, addresses, native))
+        await brokers.register(
+            BrokerRecord(brokers.broker_id, addresses, native, self.transport.address, leader_epoch)
+        )
 
     @property
     def broker_ids(self) -> Sequence[int]:
@@ -186,3 +195,15 @@ class BrokerCluster:
     async def close(self) -> None:
         """Close the tables. Idempotent."""
         await self.tables.close()
+
+
+def _started(record: BrokerRecord, placement: Placement, peers: Peers) -> None:
+    """Follow the start of a broker, which in a later epoch may be elsewhere than it was.
+
+    In the same epoch its connections end by themselves if they are those of an earlier process.
+    """
+    broker_id = record.broker_id
+    known = placement.leader_epoch_of(broker_id)
+    if broker_id != placement.broker_id and record.leader_epoch != known:
+        placement.set_leader_epoch(broker_id, record.leader_epoch)
+        peers.reconnect(broker_id)

@@ -181,7 +181,7 @@ class BrokerServer:
             endpoints = security.endpoints if security is not None else ()
             await self._listen_kafka(self._services, endpoints)
             if self._cluster is not None and self._gateway is not None:
-                await self._gateway.start_peers(self._cluster.bind_peer_socket())
+                await self._gateway.start_peers(self._cluster.transport)
             if settings.native is not None and security is not None:
                 self.native_address = await self._listen_native(
                     self._services, settings.native, security.logins
@@ -191,7 +191,12 @@ class BrokerServer:
                     self._services, settings.admin, security.logins
                 )
             if self._cluster is not None:
-                await self._cluster.register(self._services.config, endpoints, self.native_address)
+                await self._cluster.register(
+                    self._services.config,
+                    endpoints,
+                    self.native_address,
+                    leader_epoch=self._services.registry.leader_epoch,
+                )
             self._start_background_work(self._services)
         except BaseException as error:
             await self.stop()

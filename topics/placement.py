@@ -7,11 +7,12 @@ Must not know: addresses, how brokers agree on records.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heapify, heapreplace
 from typing import TypeAlias
 
 from kledger.topics.errors import InvalidPartitions
+from kledger.topics.partition.leader_epoch_state import FIRST_EPOCH
 
 Leaders: TypeAlias = tuple[int, ...]
 """The broker of each partition; empty: the only one."""
@@ -50,7 +51,21 @@ class Placement:
     def __init__(self, broker_id: int, broker_ids: Sequence[int]) -> None:
         self.broker_id = broker_id
         self.broker_ids = tuple(broker_ids)
+        self.on_leader_epoch: Callable[[int], None] | None = None
+        """Called with the id of a broker whose leader epoch has changed."""
         self._led: Counter[int] = Counter()
+        self._leader_epochs: dict[int, int] = {}
+
+    def leader_epoch_of(self, broker_id: int) -> int:
+        """Return the epoch under which another broker leads its partitions."""
+        return self._leader_epochs.get(broker_id, FIRST_EPOCH)
+
+    def set_leader_epoch(self, broker_id: int, leader_epoch: int) -> None:
+        """Note the epoch under which another broker leads its partitions from now on."""
+        if leader_epoch != self.leader_epoch_of(broker_id):
+            self._leader_epochs[broker_id] = leader_epoch
+            if self.on_leader_epoch is not None:
+                self.on_leader_epoch(broker_id)
 
     def count(self, before: Leaders, after: Leaders) -> None:
         """Note that the leaders of a topic have changed; empty: it did or does not exist."""

@@ -101,6 +101,8 @@ class TopicRegistry:
         tables: TableStore = store if cluster is None else cluster.tables
         self.placement = None if cluster is None else cluster.placement
         """Which brokers lead new partitions; None: this one, which is alone."""
+        if self.placement is not None:
+            self.placement.on_leader_epoch = self._leader_epoch_changed
         self._clock = clock
         self._entropy = entropy
         self._records = RecordTable(tables, TOPIC_ROWS, self._replayed)
@@ -628,6 +630,13 @@ class TopicRegistry:
                 self._addition.follow()
         self.epoch += 1
 
+    def _leader_epoch_changed(self, broker_id: int) -> None:
+        """Let answers that name the leader epoch of another broker be made anew."""
+        for topic in self._topics.values():
+            if broker_id in topic.record.leaders:
+                topic.epoch += 1
+        self.epoch += 1
+
     def _add(self, record: TopicRecord) -> None:
         topic = Topic(
             record,
@@ -637,7 +646,7 @@ class TopicRegistry:
             tier=self.tier,
             clock=self._clock,
             supervisor=self._supervisor,
-            broker_id=None if self.placement is None else self.placement.broker_id,
+            placement=self.placement,
             cursors=self._cursors,
             leader_epoch=self.leader_epoch,
         )

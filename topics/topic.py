@@ -38,6 +38,7 @@ from kledger.topics.partition.partition_tier import PartitionOffloader, Tier, ti
 from kledger.topics.partition.records import TopicRecord
 from kledger.topics.partition.results import translated_errors
 from kledger.topics.partition_name import managed_ledger_name
+from kledger.topics.placement import Placement
 from kledger.topics.topic_cursors import TopicCursors
 
 
@@ -54,7 +55,7 @@ class Topic:
         supervisor: Supervisor,
         namespace_configs: Mapping[str, str] = NO_CONFIGS,
         tier: Tier | None = None,
-        broker_id: int | None = None,
+        placement: Placement | None = None,
         cursors: TopicCursors | None = None,
         leader_epoch: int = FIRST_EPOCH,
     ) -> None:
@@ -68,7 +69,7 @@ class Topic:
             supervisor: owns work that continues after its caller was cancelled.
             namespace_configs: settings of the topic's namespace.
             tier: where ledgers are offloaded to.
-            broker_id: of this broker; None: of a server that is alone.
+            placement: of the partitions of several brokers; None: the server is alone.
             cursors: what several brokers know of each other's; None: the server is alone.
             leader_epoch: that of this broker.
         """
@@ -92,7 +93,8 @@ class Topic:
         self._clock = clock
         self._supervisor = supervisor
         self._tier = tier
-        self._broker_id = broker_id
+        self._placement = placement
+        self._broker_id = None if placement is None else placement.broker_id
         self._cursors = cursors
         self._leader_epoch = leader_epoch
         self._deleted_offloads: list[PartitionOffload] = []
@@ -117,12 +119,11 @@ class Topic:
         return leaders[index] if leaders else None
 
     def leader_epoch(self, index: int) -> int:
-        """The leader epoch of a partition.
-
-        Brokers that share topics never take over a partition of each other, so that of a partition
-        that another one leads is the first.
-        """
-        return self._leader_epoch if self.leads(index) else FIRST_EPOCH
+        """The leader epoch of a partition; that of another broker's is the newest known one."""
+        leader = self.leader_of(index)
+        if leader is None or self._placement is None or leader == self._broker_id:
+            return self._leader_epoch
+        return self._placement.leader_epoch_of(leader)
 
     def leads(self, index: int) -> bool:
         """Whether this broker leads a partition."""

@@ -136,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self.read_flow.begin(self._transport)
         peer = transport.get_extra_info("peername")
-        if peer:
+        if peer and self.peer.principal is not BROKER:
             self.peer = Peer(str(peer[0]), peer[1])
         if self.endpoint is not None:
             self.peer.listener = self.endpoint.advertised

@@ -25,6 +25,7 @@ from kledger.security.principal import BROKER
 
 if TYPE_CHECKING:
     from kledger.gateway.listeners.endpoint import Endpoint
+    from kledger.gateway.peers.peer_transport import PeerServer, PeerTransport
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class GatewayServer:
         self._services = services
         self._bootstrap = bootstrap
         self._make_connection = make_connection or Connection
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | PeerServer] = []
         self._listener: ListenerState | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -110,18 +111,26 @@ class GatewayServer:
         )
         return addresses
 
-    async def start_peers(self, bound: socket.socket) -> None:
+    async def start_peers(self, transport: "PeerTransport") -> None:
         """Serve the other brokers of the cluster.
 
         Args:
-            bound: what they connect to, and nobody else can; it is closed with the server.
+            transport: by which they come, and nobody else can.
+
+        Raises:
+            OSError: it cannot listen.
         """
         listener = self._listener or self._begin()
-        self._servers.append(
-            await asyncio.get_running_loop().create_unix_server(
-                partial(self._accept_peer, listener), sock=bound, backlog=BACKLOG
-            )
+        refusals = self._services.metrics.counter(
+            "refused_peers", "connections that were not of another broker of the cluster"
         )
+
+        def refused(reason: str) -> None:
+            refusals.value += 1
+            listener.warnings.warning("refusing a connection for brokers: %s", reason)
+
+        accept = partial(self._accept_peer, listener)
+        self._servers.append(await transport.listen(accept, refused=refused, backlog=BACKLOG))
 
     def _begin(self) -> ListenerState:
         listener = self._listener = ListenerState(self._services)
@@ -153,10 +162,10 @@ class GatewayServer:
             endpoint.tls.current(), connection, listener.handshakes, listener.encrypted_scratch
         )
 
-    def _accept_peer(self, listener: ListenerState) -> asyncio.BaseProtocol:
+    def _accept_peer(self, listener: ListenerState, name: str) -> Connection:
         """Return the protocol of one connection of a broker."""
         connection = self._make_connection(listener)
-        connection.peer = Peer("broker", principal=BROKER)
+        connection.peer = Peer(name, principal=BROKER)
         return connection
 
     def _show(self, listeners: Sequence[tuple[str, str, int]]) -> None:

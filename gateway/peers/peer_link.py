@@ -7,11 +7,9 @@ Must not know: what is asked, when it is asked again.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from struct import Struct
 from typing import Final, Generic, TypeAlias, TypeVar, cast
 
-from kledger.gateway.peers.peer_socket import peer_socket_path
 from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.errors import MalformedMessage
 from kledger.gateway.wire.framing import FrameSplitter, make_scratch
@@ -31,17 +29,6 @@ Connect: TypeAlias = Callable[["PeerConnection"], Awaitable[object]]
 
 class PeerAway(Exception):
     """A peer does not answer, and it is not known what it has done with a request."""
-
-
-def connect_to(folder: Path) -> Connect:
-    """Return what connects to the peer that serves the socket of a folder."""
-
-    async def connect(connection: "PeerConnection") -> object:
-        with peer_socket_path(folder) as path:
-            loop = asyncio.get_running_loop()
-            return await loop.create_unix_connection(lambda: connection, path)
-
-    return connect
 
 
 class PeerLink(Generic[ResponseT]):

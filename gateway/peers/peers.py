@@ -81,6 +81,14 @@ class Peers:
             )
         return found
 
+    def reconnect(self, broker_id: int) -> None:
+        """Note that a broker has started: what it has not answered before is asked again.
+
+        The process that was this broker before can confirm nothing any more.
+        """
+        if broker_id in self._peers:
+            self._peers[broker_id].disconnect()
+
     def close(self) -> None:
         """Close all connections; whoever waits gets an answer with which it asks again."""
         for each in self._peers.values():
@@ -137,6 +145,10 @@ class BrokerPeer:
         """Close the connections, and ask nothing more."""
         self.markers.close()
         self.inclusions.close()
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close the connections; the next questions make new ones."""
         self._markers_link.abort()
         self._inclusions_link.abort()
 

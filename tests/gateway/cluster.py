@@ -37,7 +37,7 @@ class ClusterOfTest:
         self._engines = [FaultyEngine(None) for _ in range(count)]
         self._closing: dict[int, AsyncExitStack] = {}
 
-    async def start(self, index: int) -> RunningGateway:
+    async def start(self, index: int, *, leader_epoch: int = 0) -> RunningGateway:
         """Start a broker."""
         worker = WorkerIdentity(
             index=index,
@@ -48,7 +48,9 @@ class ClusterOfTest:
         )
         engine = self._engines[index]
         async with AsyncExitStack() as stack:
-            running = running_gateway(replace(self._config), engine=engine, worker=worker)
+            running = running_gateway(
+                replace(self._config), engine=engine, worker=worker, leader_epoch=leader_epoch
+            )
             broker = self.brokers[index] = await stack.enter_async_context(running)
             self._closing[index] = stack.pop_all()
         return broker

@@ -133,8 +133,8 @@ async def running_gateway(
         host, port = await server.start("127.0.0.1", 0)
         if shared is not None and worker is not None:
             _make_folder(worker)
-            await server.start_peers(shared.bind_peer_socket())
-            await shared.register(config, (), "")
+            await server.start_peers(shared.transport)
+            await shared.register(config, (), "", leader_epoch=registry.leader_epoch)
         try:
             yield RunningGateway(server, services, clock, engine, crashes, host, port)
         finally:
@@ -195,6 +195,7 @@ def fetch(
     max_bytes: int = 50 << 20,
     partition_max_bytes: int = 1 << 20,
     isolation_level: int = 0,
+    leader_epoch: int = -1,
 ) -> FetchRequest:
     """Build a request for one topic: partition to offset."""
     return FetchRequest(
@@ -207,7 +208,10 @@ def fetch(
                 topic=topic,
                 partitions=[
                     FetchPartition(
-                        partition=one, fetch_offset=offset, partition_max_bytes=partition_max_bytes
+                        partition=one,
+                        current_leader_epoch=leader_epoch,
+                        fetch_offset=offset,
+                        partition_max_bytes=partition_max_bytes,
                     )
                     for one, offset in offsets.items()
                 ],

@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kledger.gateway.cluster_brokers import _BROKERS, BrokerRecord, ClusterBrokers
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k02_list_offsets import (
@@ -23,6 +26,7 @@ from kledger.gateway.wire.messages.k55_describe_quorum import (
     TopicData,
 )
 from kledger.gateway.wire.messages.k60_describe_cluster import DescribeClusterRequest
+from kledger.ledger import Fenced
 from kledger.security.acl_state import (
     AclRule,
     Operation,
@@ -34,7 +38,16 @@ from kledger.security.acl_state import (
 from kledger.security.authorizer import STANDARD_AUTHORIZER
 from kledger.security.principal import Principal
 from tests.gateway.authorized import authorizer_of
-from tests.gateway.running import batch, fetch, fetch_by_id, produce, running_brokers, until
+from tests.gateway.cluster import running_cluster
+from tests.gateway.running import (
+    RunningGateway,
+    batch,
+    fetch,
+    fetch_by_id,
+    produce,
+    running_brokers,
+    until,
+)
 
 
 async def test_clients_of_each_broker_are_shown_all(tmp_path: Path) -> None:
@@ -262,3 +275,53 @@ def _leaders(partitions: Any) -> list[tuple[int, int, int]]:
 
 def _endpoints(response: Any) -> list[tuple[int, int]]:
     return [(each.node_id, each.port) for each in response.node_endpoints]
+
+
+async def test_clients_of_each_broker_are_shown_the_leader_epochs_of_all(tmp_path: Path) -> None:
+    """A client that asks broker 1 with an epoch too low or too high for broker 2 never gets on."""
+    async with running_cluster(tmp_path) as cluster:
+        one = cluster.brokers[0]
+        for epoch in (3, 4):
+            await cluster.stop(1)
+            other = await cluster.start(1, leader_epoch=epoch)
+            await until(lambda: epoch_of(one, 1) == epoch)  # noqa: B023 - of this round
+            for each in (one, other):
+                async with each.client() as client:
+                    for asked in ([MetadataRequestTopic(name="t")], None):
+                        (topic,) = (await client.ask(MetadataRequest(topics=asked), 12)).topics
+                        found = [(one.leader_id, one.leader_epoch) for one in topic.partitions]
+                        assert [(1, 0), (2, epoch)] == found
+            async with other.client() as client:
+                fetched = await client.ask(fetch({1: 0}, leader_epoch=epoch), 12)
+                assert 0 == fetched.responses[0].partitions[0].error_code
+
+
+def epoch_of(gateway: RunningGateway, index: int) -> int:
+    topic = gateway.services.registry.get("t")
+    assert topic is not None
+    return topic.leader_epoch(index)
+
+
+async def test_a_broker_that_was_taken_over_does_not_show_clients_the_way_to_itself(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.stop(1)
+        other = await cluster.start(1, leader_epoch=4)
+        brokers = other.services.brokers
+        assert isinstance(brokers, ClusterBrokers)
+        found = brokers.find(2)
+        assert found is not None
+        assert 4 == found.leader_epoch
+        with pytest.raises(Fenced, match="broker 2 was taken over: expected leader epoch 3"):
+            await brokers.register(found._replace(leader_epoch=3, addresses={}))
+        assert found == brokers.find(2)
+
+
+def test_rows_of_brokers_without_peers_or_epochs_can_be_read() -> None:
+    """Those of releases before."""
+    kept = b'{"addresses":{"PLAINTEXT":["h",1]},"broker_id":1,"native":""}'
+    row = _BROKERS.encode(BrokerRecord(1, {"PLAINTEXT": ("h", 1)}, "", ("p", 2), 3))
+    assert BrokerRecord(1, {"PLAINTEXT": ("h", 1)}, "", ("p", 2), 3) == _BROKERS.decode(row)
+    before = BrokerRecord(1, {"PLAINTEXT": ("h", 1)}, "")
+    assert before == _BROKERS.decode(row[: row.index(b"{")] + kept)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kledger.gateway.peers.peer_link import PeerAway, PeerLink, connect_to
-from kledger.gateway.peers.peer_socket import bind_peer_socket
+from kledger.gateway.peers.peer_link import PeerAway, PeerLink
+from kledger.gateway.peers.peer_socket import bind_peer_socket, connect_to
 from kledger.gateway.wire.codec import encode
 from kledger.gateway.wire.header import decode_request_header, response_prefix
 from kledger.gateway.wire.messages.k27_write_txn_markers import (
