@@ -27,6 +27,8 @@ NOT_CURRENT_ERRORS: Final[Mapping[int, ErrorCode]] = {
     15: _COORDINATOR,  # DescribeGroups
     16: _AVAILABLE,  # ListGroups
     23: _LEADER,  # OffsetForLeaderEpoch
+    24: _AVAILABLE,  # AddPartitionsToTxn: what is in the transaction already commits nothing
+    27: _LEADER,  # WriteTxnMarkers: nor does a marker of a transaction that is not open here
     61: _LEADER,  # DescribeProducers
     65: _COORDINATOR,  # DescribeTransactions
     66: _AVAILABLE,  # ListTransactions

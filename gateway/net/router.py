@@ -21,6 +21,7 @@ from kledger.gateway.request_context import RequestContext
 from kledger.gateway.served_apis import HANDLERS_BY_KEY, HandlerSpec
 from kledger.gateway.services import CatchUp, Services
 from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.header import (
     API_VERSIONS_KEY,
     FLEXIBLE_SINCE,
@@ -82,8 +83,7 @@ class Route:
         if self._has_request_rights and not self._admits(context):
             return self._refusal(context, request)
         if self._is_current is not None and not self._is_current():
-            error = NOT_CURRENT_ERRORS[self.spec.key]
-            return error_response(request, self._messages.RESPONSE, context.version, error)
+            return self._error(context, request, NOT_CURRENT_ERRORS[self.spec.key])
         if self._catch_up is not None:
             return self._handle_caught_up(self._catch_up, context, request)
         return self._handle(context, request)
@@ -107,14 +107,26 @@ class Route:
 
     def _refusal(self, context: RequestContext, request: ApiMessage) -> ApiMessage:
         """Return the response that refuses everything that a request names."""
+        return self._error(
+            context,
+            request,
+            REFUSALS[ResourceType.CLUSTER],
+            is_repeated=self.spec.key in REPEATED_REFUSALS,
+        )
+
+    def _error(
+        self,
+        context: RequestContext,
+        request: ApiMessage,
+        error: ErrorCode,
+        *,
+        is_repeated: bool = False,
+    ) -> ApiMessage:
+        """Return the response with an error for all that a request names; it may name nothing."""
         response_class = self._messages.RESPONSE
         try:
             return error_response(
-                request,
-                response_class,
-                context.version,
-                REFUSALS[ResourceType.CLUSTER],
-                is_repeated=self.spec.key in REPEATED_REFUSALS,
+                request, response_class, context.version, error, is_repeated=is_repeated
             )
         except NoErrorField:
             empty: ApiMessage = response_class()

@@ -19,6 +19,16 @@ from kledger.gateway.wire.messages.k09_offset_fetch import (
 from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest
 from kledger.gateway.wire.messages.k16_list_groups import ListGroupsRequest
+from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kledger.gateway.wire.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from kledger.gateway.wire.schema import fields_of
 from tests.gateway.running import batch, fetch, produce, running_gateway
 
@@ -27,6 +37,26 @@ LIST_OFFSETS = ListOffsetsRequest(
     topics=[
         ListOffsetsTopic(
             name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=LATEST)]
+        )
+    ]
+)
+VERIFICATION = AddPartitionsToTxnRequest(
+    transactions=[
+        AddPartitionsToTxnTransaction(
+            transactional_id="x",
+            producer_id=1,
+            producer_epoch=0,
+            verify_only=True,
+            topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+        )
+    ]
+)
+MARKERS = WriteTxnMarkersRequest(
+    markers=[
+        WritableTxnMarker(
+            producer_id=1,
+            transaction_result=True,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
         )
     ]
 )
@@ -56,6 +86,8 @@ def codes_of(answer: Any) -> set[ErrorCode]:
         (FindCoordinatorRequest(coordinator_keys=["g"]), 4, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (HeartbeatRequest(group_id="g", member_id="m"), 4, ErrorCode.NOT_COORDINATOR),
         (ListGroupsRequest(), 4, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (VERIFICATION, 4, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (MARKERS, 1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
 async def test_answer_is_refused_only_while_the_broker_cannot_know(
@@ -70,6 +102,18 @@ async def test_answer_is_refused_only_while_the_broker_cannot_know(
         assert error in codes_of(await client.ask(request_, version))
         is_current = True
         assert error not in codes_of(await client.ask(request_, version))
+
+
+async def test_the_answer_to_a_peer_names_what_it_asked_about() -> None:
+    """Its coordinator would otherwise take silence about a partition for a refusal of nothing."""
+    async with running_gateway() as gateway, gateway.client() as client:
+        gateway.services.is_current = lambda: False
+        answer = await client.ask(MARKERS, 1)
+        (marker,) = answer.markers
+        (topic,) = marker.topics
+        (partition,) = topic.partitions
+        assert (1, "t", 0) == (marker.producer_id, topic.name, partition.partition_index)
+        assert [] == (await client.ask(WriteTxnMarkersRequest(markers=[]), 1)).markers
 
 
 async def test_records_are_fetched_all_the_same() -> None:
