@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from kledger.gateway.cluster import Cluster
 from kledger.gateway.cluster_brokers import BrokerRecord, ClusterBrokers
+from kledger.gateway.net.server import EVERY_ADDRESS
 from kledger.gateway.peers.peer_socket import UnixPeers
 from kledger.gateway.peers.peer_transport import PeerTransport
 from kledger.gateway.peers.peers import Peers
 from kledger.gateway.request_context import plain_listener
 from kledger.ledger.shared_tables import SharedTables
 from kledger.runtime.timers import Timers
+from kledger.setting_values import joined_address, split_address
 from kledger.topics.partition.leader_epoch_state import FIRST_EPOCH
 from kledger.topics.placement import Placement
 from kledger.topics.registry import TopicCluster
@@ -169,6 +171,8 @@ class BrokerCluster:
         """
         shown = [each.advertised for each in endpoints] or [plain_listener(config)]
         addresses = {each.name: (each.host, each.port) for each in shown}
+        if native:
+            native = _reachable(native, shown[0].host)
         brokers = self.cluster.brokers
         await brokers.register(
             BrokerRecord(brokers.broker_id, addresses, native, self.transport.address, leader_epoch)
@@ -207,3 +211,9 @@ def _started(record: BrokerRecord, placement: Placement, peers: Peers) -> None:
     if broker_id != placement.broker_id and record.leader_epoch != known:
         placement.set_leader_epoch(broker_id, record.leader_epoch)
         peers.reconnect(broker_id)
+
+
+def _reachable(bound: str, advertised_host: str) -> str:
+    """Return what clients on other machines connect to in place of every address of this one."""
+    host, port = split_address("server.native", bound)
+    return joined_address(advertised_host or host, port) if host in EVERY_ADDRESS else bound

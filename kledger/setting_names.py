@@ -31,6 +31,7 @@ Rename = tuple[str, int]
 RENAMED: Mapping[str, Rename] = {
     # Kafka.
     "broker.id": ("kafka.node_id", 1),
+    "cluster.advertised.peers": ("cluster.advertised_peers", 1),
     "cluster.sql.asynchronous": ("cluster.sql_asynchronous", 1),
     "compaction.memory.bytes": ("kafka.log_cleaner_dedupe_buffer_size", 1),
     "log.dir": ("server.data", 1),

@@ -94,6 +94,12 @@ class ClusterSettings:
     sql_asynchronous: bool = False
     """Serve although the database has no synchronous standby, or is not synced: a failover or a
     crash of the database may lose what was acknowledged in the last seconds before."""
+    peers: str | None = None
+    """In a cluster of nodes, the address for other servers: node K listens on the port + K; port 0
+    is any free one. None: any free ports of the first host for clients."""
+    advertised_peers: str | None = None
+    """What other servers connect to, if it is not `cluster.peers`: for node K the port + K; port 0
+    is the one that is bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +267,9 @@ def _checked(settings: Settings) -> Settings:
     for name in ("kafka", "native", "admin"):
         if (address := getattr(settings.server, name)) is not None:
             split_address(f"server.{name}", address)
+    for name in ("peers", "advertised_peers"):
+        if (address := getattr(settings.cluster, name)) is not None:
+            split_address(f"cluster.{name}", address)
     kafka = settings.kafka
     if kafka.group_min_session_timeout_ms > kafka.group_max_session_timeout_ms:
         raise SettingError(

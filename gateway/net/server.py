@@ -211,14 +211,18 @@ class GatewayServer:
         listener.logins.close()
 
 
-def _host_for_clients(host: str, port: int) -> str:
+def host_for_clients(host: str) -> str:
     """Return the host to advertise: this machine's name if the listener has every address."""
-    if host not in EVERY_ADDRESS:
-        return host
-    name = socket.gethostname()
-    logger.warning(
-        "listening on every address (%s): this server advertises itself as %s:%d; "
-        "advertised.listeners=PLAINTEXT://HOST:PORT sets another address",
-        host, name, port,
-    )  # fmt: skip
-    return name
+    return socket.gethostname() if host in EVERY_ADDRESS else host
+
+
+def _host_for_clients(host: str, port: int) -> str:
+    """Return the host to advertise, and say which it is if nobody has chosen it."""
+    found = host_for_clients(host)
+    if found != host:
+        logger.warning(
+            "listening on every address (%s): this server advertises itself as %s:%d; "
+            "advertised.listeners=PLAINTEXT://HOST:PORT sets another address",
+            host, found, port,
+        )  # fmt: skip
+    return found

@@ -11,6 +11,7 @@ from kledger.gateway.coordinator.coordinator_shards_state import shard_of
 from kledger.gateway.coordinator.shard_counts import COORDINATOR_SHARD_COUNT
 from kledger.ledger.testing import FaultyEngine
 from kledger.workers.worker_identity import WorkerIdentity
+from tests.gateway.node_members import NodeMembersOfTest
 from tests.gateway.running import RunningGateway, running_gateway, until
 
 GUARD_S = 60
@@ -26,8 +27,11 @@ class ClusterOfTest:
     """Brokers 0 to `count` - 1; of each topic, broker K leads partition K.
 
     Attributes:
+        by_tcp: whether they are nodes, which reach each other by TCP, or workers.
         brokers: those that run, by index.
     """
+
+    by_tcp = False
 
     def __init__(self, folder: Path, count: int, config: GatewayConfig | None = None) -> None:
         self.count = count
@@ -36,20 +40,29 @@ class ClusterOfTest:
         self._folder = folder
         self._engines = [FaultyEngine(None) for _ in range(count)]
         self._closing: dict[int, AsyncExitStack] = {}
+        self._members = NodeMembersOfTest(folder, count) if self.by_tcp else None
 
     async def start(self, index: int, *, leader_epoch: int = 0) -> RunningGateway:
         """Start a broker."""
-        worker = WorkerIdentity(
-            index=index,
-            count=self.count,
-            made_with=self.count,
-            folder=str(self._folder),
-            bootstrap={},
-        )
-        engine = self._engines[index]
+        config, worker, member = replace(self._config), None, None
+        if self._members is not None:
+            member = self._members.member(index + 1)
+            config.node_id = index + 1
+        else:
+            worker = WorkerIdentity(
+                index=index,
+                count=self.count,
+                made_with=self.count,
+                folder=str(self._folder),
+                bootstrap={},
+            )
         async with AsyncExitStack() as stack:
             running = running_gateway(
-                replace(self._config), engine=engine, worker=worker, leader_epoch=leader_epoch
+                config,
+                engine=self._engines[index],
+                worker=worker,
+                member=member,
+                leader_epoch=leader_epoch,
             )
             broker = self.brokers[index] = await stack.enter_async_context(running)
             self._closing[index] = stack.pop_all()
@@ -61,6 +74,11 @@ class ClusterOfTest:
             self._engines[index].drop_unsynced()
         del self.brokers[index]
         await self._closing.pop(index).aclose()
+
+    async def close(self) -> None:
+        """Release what the brokers shared."""
+        if self._members is not None:
+            await self._members.close()
 
     async def create_topic(self, name: str = "t") -> None:
         """Create a topic that every broker knows, with one partition on each."""
@@ -85,3 +103,4 @@ async def running_cluster(
     finally:
         for index in list(cluster.brokers):
             await cluster.stop(index)
+        await cluster.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 from kledger.batches.builder import NewRecord, build_batch
-from kledger.cluster import WorkerMember
+from kledger.cluster import ClusterMember, WorkerMember
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.net.server import ConnectionMaker, GatewayServer
 from kledger.gateway.opening import open_services
@@ -90,9 +90,10 @@ async def running_gateway(
     threads: StoreThreads | None = None,
     tier: MemoryFolders | None = None,
     worker: WorkerIdentity | None = None,
+    member: ClusterMember | None = None,
     leader_epoch: int = 0,
 ) -> AsyncIterator[RunningGateway]:
-    """Run a gateway, alone or as a worker; it must not have crashed at the end."""
+    """Run a gateway, alone, as a worker or as a member; it must not have crashed at the end."""
     engine = engine or FaultyEngine(None)
     config = config or GatewayConfig(group_initial_rebalance_delay_ms=0)
     config.cluster_id = config.cluster_id or "cluster-for-tests-0000"
@@ -107,7 +108,10 @@ async def running_gateway(
         shared = None
         if worker is not None:
             config.node_id += worker.index
-            shared = await WorkerMember(worker).open(
+            member = WorkerMember(worker)
+            _make_folder(worker)
+        if member is not None:
+            shared = await member.open(
                 config, containment=store.containment, clock=clock, supervisor=supervisor
             )
         cluster = None if shared is None else shared.cluster
@@ -131,8 +135,7 @@ async def running_gateway(
         )
         server = GatewayServer(services, make_connection)
         host, port = await server.start("127.0.0.1", 0)
-        if shared is not None and worker is not None:
-            _make_folder(worker)
+        if shared is not None:
             await server.start_peers(shared.transport)
             await shared.register(config, (), "", leader_epoch=registry.leader_epoch)
         try:

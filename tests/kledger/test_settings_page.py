@@ -27,7 +27,13 @@ KINDS = own_names()
 TOPIC_DEFAULTS = {
     synonym.name: key.default for key in CONFIG_KEYS.values() for synonym in key.synonyms
 }
-ADDRESSES = {"server.kafka", "server.native", "server.admin"}
+ADDRESSES = {
+    "server.kafka",
+    "server.native",
+    "server.admin",
+    "cluster.peers",
+    "cluster.advertised_peers",
+}
 VALUES = {
     **dict.fromkeys(ADDRESSES, "127.0.0.1:7"),
     "kafka.listener_addresses": "PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:2",

@@ -4,7 +4,7 @@ Broker 0 coordinates them, broker 1 leads a partition, and another coordinates t
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,17 @@ from tests.gateway.wire_client import WireClient
 
 GUARD_S = 60
 NOT_ENOUGH_REPLICAS = 19
+TICKS_OF_A_CONNECTION = 200
 X, G = named(0, 2), named(1, 2, "g")
 VERSIONS = pytest.mark.parametrize(
     ("produce", "end", "offsets"), [(11, OLD, 4), (12, NEW, 5)], ids=["old", "new"]
 )
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["folders", "TCP"])
+def by_tcp(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell every story of workers of one machine, and of nodes of several."""
+    monkeypatch.setattr(ClusterOfTest, "by_tcp", request.param)
 
 
 async def stable(client: WireClient, partition: int) -> tuple[int, int, int]:
@@ -35,6 +42,17 @@ async def stable(client: WireClient, partition: int) -> tuple[int, int, int]:
     found = response.responses[0].partitions[0]
     assert 0 == found.error_code
     return found.last_stable_offset, found.high_watermark, len(found.aborted_transactions or ())
+
+
+async def advance_until(
+    gateway: RunningGateway, step_ms: int, condition: Callable[[], bool]
+) -> None:
+    """Let time pass, but give brokers that connect to each other room between its steps."""
+    async with asyncio.timeout(GUARD_S):
+        while not condition():
+            gateway.clock.advance(step_ms)
+            for _ in range(TICKS_OF_A_CONNECTION):
+                await asyncio.sleep(0)
 
 
 async def become_settled(gateway: RunningGateway) -> None:
@@ -122,10 +140,9 @@ async def test_markers_come_when_their_broker_is_back(
         async with back.client() as client:
             assert (0, 1, 0) == await stable(client, 1)
             assert 88 == (await committed(client, G, require_stable=True))[0]
-            async with asyncio.timeout(GUARD_S):
-                while record(coordinator).state.is_prepared:
-                    coordinator.clock.advance(MARKER_RETRY_MS)
-                    await asyncio.sleep(0)
+            await advance_until(
+                coordinator, MARKER_RETRY_MS, lambda: not record(coordinator).state.is_prepared
+            )
             assert (2, 2, 0) == await stable(client, 1)
             assert (0, 7) == await committed(client, G, require_stable=True)
 
@@ -208,10 +225,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted_everywhere(
 ) -> None:
     async with two_brokers(tmp_path, produce, timeout_ms=1_000) as (cluster, producer, _, two):
         coordinator = cluster.brokers[0]
-        async with asyncio.timeout(GUARD_S):
-            while not record(coordinator).state.is_idle:
-                coordinator.clock.advance(1_000)
-                await asyncio.sleep(0)
+        await advance_until(coordinator, 1_000, lambda: record(coordinator).state.is_idle)
         assert (2, 2, 1) == await stable(two, 1)
         assert (0, -1) == await committed(two, G, require_stable=True)
         producer.client = two

@@ -1,0 +1,249 @@
+"""Two nodes in one process are two brokers to clients, and one address to begin with."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kledger.cluster import BrokerCluster
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages import k45_alter_partition_reassignments as k45
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kledger.gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kledger.gateway.wire.messages.k60_describe_cluster import DescribeClusterRequest
+from kledger.ledger.testing import FaultyEngine
+from kledger.nodes.node_addresses import NodesMistake
+from kledger.runtime.containment import Containment
+from kledger.runtime.manual_clock import ManualClock
+from kledger.runtime.tasks import Supervisor
+from kledger.settings import ClusterSettings, Settings
+from kledger.wiring import BrokerServer
+from tests.gateway.node_members import SECRET, NodeMembersOfTest, settings_of_nodes
+from tests.gateway.running import batch, fetch, produce
+from tests.gateway.wire_client import WireClient
+
+HOST = "127.0.0.1"
+TOPIC = CreatableTopic(name="t", num_partitions=4, replication_factor=1)
+METADATA = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+
+
+class ServerOfTest:
+    """One process that owns nodes.
+
+    Attributes:
+        members: of its nodes.
+    """
+
+    def __init__(self, members: NodeMembersOfTest, engines: dict[int, FaultyEngine]) -> None:
+        self.members = members
+        self._engines = engines
+        self._crashes: list[BaseException] = []
+        self._serving: dict[int, BrokerServer] = {}
+
+    @property
+    def bootstrap(self) -> tuple[str, int]:
+        return self.members.bootstrap["kafka"]
+
+    async def own(self, node: int, *, leader_epoch: int = 1) -> None:
+        """Serve a node."""
+        engine = self._engines.setdefault(node, FaultyEngine(None))
+        server = BrokerServer(
+            self.members.node_settings(node),
+            on_crash=self._crashes.append,
+            engine=engine,
+            member=self.members.member(node),
+            leader_epoch=leader_epoch,
+        )
+        await server.start()
+        self._serving[node] = server
+
+    async def leave(self, node: int) -> None:
+        """Stop serving a node."""
+        await self._serving.pop(node).stop()
+
+    async def close(self) -> None:
+        for node in list(self._serving):
+            await self.leave(node)
+        await self.members.close()
+        assert [] == self._crashes
+
+
+@asynccontextmanager
+async def servers(folder: Path, count: int = 1) -> AsyncIterator[list[ServerOfTest]]:
+    """Run servers of a cluster of two nodes, the first of which owns both."""
+    engines: dict[int, FaultyEngine] = {}
+    async with AsyncExitStack() as stack:
+        found = []
+        for _ in range(count):
+            found.append(ServerOfTest(NodeMembersOfTest(folder, 2), engines))
+            stack.push_async_callback(found[-1].close)
+        for node in (1, 2):
+            await found[0].own(node)
+        yield found
+
+
+async def test_clients_are_shown_both_nodes_from_the_bootstrap_address(tmp_path: Path) -> None:
+    async with servers(tmp_path) as (server,):
+        own = [server.members.node_settings(node).server.kafka for node in (1, 2)]
+        async with WireClient(*server.bootstrap) as client:
+            created = await client.ask(CreateTopicsRequest(topics=[TOPIC], timeout_ms=60_000), 7)
+            assert 0 == created.topics[0].error_code
+            found = await client.ask(METADATA, 12)
+            described = await client.ask(DescribeClusterRequest(), 1)
+        assert own == [f"{each.host}:{each.port}" for each in found.brokers]
+        assert [1, 2] == [each.node_id for each in found.brokers]
+        assert [1, 2] == [each.broker_id for each in described.brokers]
+        assert [(1, 1), (2, 1)] * 2 == [
+            (each.leader_id, each.leader_epoch) for each in found.topics[0].partitions
+        ]
+        for broker in found.brokers:
+            async with WireClient(broker.host, broker.port) as client:
+                index = broker.node_id - 1
+                answer = await client.ask(produce({index: batch(b"v")}), 9)
+                assert 0 == answer.responses[0].partition_responses[0].error_code
+
+
+async def test_the_bootstrap_address_survives_a_node_that_leaves(tmp_path: Path) -> None:
+    async with servers(tmp_path) as (server,):
+        await server.leave(1)
+        for _ in range(8):
+            async with WireClient(*server.bootstrap) as client:
+                assert 2 == len((await client.ask(MetadataRequest(topics=[]), 12)).brokers)
+        await server.leave(2)
+        with pytest.raises(ConnectionRefusedError):
+            async with WireClient(*server.bootstrap):
+                pass
+
+
+async def test_a_node_that_moves_is_the_same_broker_at_another_address(tmp_path: Path) -> None:
+    async with servers(tmp_path, 2) as (one, two):
+        async with WireClient(*one.bootstrap) as client:
+            await client.ask(CreateTopicsRequest(topics=[TOPIC], timeout_ms=60_000), 7)
+            before = await client.ask(METADATA, 12)
+        moved = before.brokers[1]
+        async with WireClient(moved.host, moved.port) as client:
+            await client.ask(produce({1: batch(b"kept")}), 9)
+        await one.leave(2)
+        await two.own(2, leader_epoch=2)
+        for server in (one, two):
+            async with WireClient(*server.bootstrap) as client:
+                after = await client.ask(METADATA, 12)
+            assert [1, 2] == [each.node_id for each in after.brokers]
+            assert before.brokers[0] == after.brokers[0]
+            assert moved.port != after.brokers[1].port
+            assert [(1, 1), (2, 2)] * 2 == [
+                (each.leader_id, each.leader_epoch) for each in after.topics[0].partitions
+            ]
+        async with WireClient(after.brokers[1].host, after.brokers[1].port) as client:
+            answer = await client.ask(fetch({1: 0}, leader_epoch=2), 12)
+            found = answer.responses[0].partitions[0]
+            assert (0, 1) == (found.error_code, found.high_watermark)
+
+
+async def test_partitions_stay_with_their_node(tmp_path: Path) -> None:
+    async with servers(tmp_path) as (server,), WireClient(*server.bootstrap) as client:
+        await client.ask(CreateTopicsRequest(topics=[TOPIC], timeout_ms=60_000), 7)
+        answer = await client.ask(
+            k45.AlterPartitionReassignmentsRequest(
+                topics=[
+                    k45.ReassignableTopic(
+                        name="t",
+                        partitions=[k45.ReassignablePartition(partition_index=0, replicas=[2])],
+                    )
+                ]
+            ),
+            0,
+        )
+        (refused,) = answer.responses[0].partitions
+        assert ErrorCode.INVALID_REPLICA_ASSIGNMENT == refused.error_code
+        assert "expected broker 1 alone, which has the partition" in refused.error_message
+
+
+async def test_ports_of_all_nodes_are_kept_from_other_programs(tmp_path: Path) -> None:
+    """A node may come at any time."""
+    members = NodeMembersOfTest(tmp_path, 2)
+    try:
+        address = members.node_settings(2).server.kafka
+        assert address is not None
+        _, _, port = address.rpartition(":")
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((HOST, int(port)))
+        taken = settings_of_nodes(f"{HOST}:{port}")
+        with pytest.raises(NodesMistake, match=f"kafka {HOST}:{port}: Address already in use"):
+            NodeMembersOfTest(tmp_path, 2, taken)
+    finally:
+        await members.close()
+
+
+async def test_the_ready_line_names_the_bootstrap_addresses(tmp_path: Path) -> None:
+    members = NodeMembersOfTest(tmp_path, 2, settings_of_nodes(native=f"{HOST}:0"))
+    try:
+        kafka, native = (members.bootstrap[each][1] for each in ("kafka", "native"))
+        expected = f"kledger ready kafka={HOST}:{kafka} native={HOST}:{native} admin=-"
+        assert expected == members.ready_line("-")
+    finally:
+        await members.close()
+
+
+def with_peers(peers: str, advertised: str | None = None) -> Settings:
+    cluster = ClusterSettings(peers=peers, advertised_peers=advertised)
+    return replace(settings_of_nodes(), cluster=cluster)
+
+
+async def test_peers_are_told_what_the_settings_advertise(tmp_path: Path) -> None:
+    settings = with_peers(f"{HOST}:0", "node.example:7000")
+    server = ServerOfTest(NodeMembersOfTest(tmp_path, 2, settings), {})
+    try:
+        cluster = await opened_cluster(server.members, 2)
+        assert ("node.example", 7002) == cluster.transport.address
+        await cluster.close()
+    finally:
+        await server.close()
+
+
+async def opened_cluster(members: NodeMembersOfTest, node: int) -> BrokerCluster:
+    return await members.member(node).open(
+        members.node_settings(node).kafka,
+        containment=Containment(ManualClock()),
+        clock=ManualClock(),
+        supervisor=Supervisor(),
+    )
+
+
+async def test_native_clients_are_not_sent_to_every_address(tmp_path: Path) -> None:
+    """They would connect to their own machine."""
+    server = ServerOfTest(NodeMembersOfTest(tmp_path, 2), {})
+    cluster = await opened_cluster(server.members, 2)
+    try:
+        config = GatewayConfig(advertised_host="node.example", advertised_port=9094)
+        for bound, shown in (
+            ("0.0.0.0:9194", "node.example:9194"),
+            ("[::]:9194", "node.example:9194"),
+            ("10.0.0.7:9194", "10.0.0.7:9194"),
+            ("", ""),
+        ):
+            await cluster.register(config, (), bound, leader_epoch=1)
+            assert shown == cluster.address_of(2)
+    finally:
+        await cluster.close()
+        await server.close()
+
+
+async def test_a_server_without_listeners_must_name_one_for_peers(tmp_path: Path) -> None:
+    base = settings_of_nodes()
+    settings = replace(base, server=replace(base.server, kafka=None))
+    with pytest.raises(NodesMistake, match=r"cluster\.peers: expected HOST:PORT"):
+        NodeMembersOfTest(tmp_path, 2, settings)
+
+
+async def test_the_secret_is_in_no_text_of_an_object(tmp_path: Path) -> None:
+    members = NodeMembersOfTest(tmp_path, 2)
+    try:
+        for each in (members, members.member(1)):
+            assert repr(SECRET)[2:-1] not in repr(each)
+    finally:
+        await members.close()
