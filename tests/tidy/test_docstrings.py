@@ -1,14 +1,18 @@
 """Every module says what it is; every public class and function of a package says what it does."""
 
 import ast
+import re
 from pathlib import PurePosixPath
 
 from tests.tidy.sources import PACKAGES, expect_none, parsed, violations
 
+HEAD = re.compile(r'(#.*\n|\s)*r?"""\s*\S')
+"""Comments, and a docstring; parsing all tests for it takes seconds."""
+
 
 def without_head(_path: PurePosixPath, text: str) -> list[str]:
     """Find a module that does not say what it is."""
-    return [] if ast.get_docstring(parsed(text)) or not text.strip() else ["no module docstring"]
+    return [] if HEAD.match(text) or not text.strip() else ["no module docstring"]
 
 
 def undocumented(_path: PurePosixPath, text: str) -> list[str]:
