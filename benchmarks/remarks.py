@@ -5,7 +5,7 @@ Rule: one remark for each case and figure that is known to miss; it is printed o
 
 from __future__ import annotations
 
-from benchmarks.cases import FSYNC, NAMED, NAMED_REMOTE, OS
+from benchmarks.cases import FSYNC, NAMED, NAMED_REMOTE, OS, SPARK_SOURCE
 
 _SYNC = (
     "A sync costs the kernel about 0.1 ms of CPU, whatever its size, and as much again in switches"
@@ -15,7 +15,8 @@ _SYNC = (
 )
 _BEHIND = (
     "What has left the 64 MiB cache is copied from the page cache into memory again and its"
-    " checksums are computed; Apache Kafka hands the page cache to the socket with sendfile"
+    " checksums are computed; Apache Kafka hands the page cache to the socket with sendfile."
+    " Decision 0048 says what each part costs"
 )
 _WAKE = (
     "At one batch for each wake-up of the loop, its fixed steps are not shared by anyone; the"
@@ -60,6 +61,11 @@ _COMMITS = (
     "Each commit is decided for itself, from an offset and what was read, and has a result; the"
     " acknowledgements of one batch become one, with a bit for each record"
 )
+_SPARK = (
+    "Spark asks for both ends of a partition after every poll of 500 records, which is six requests"
+    " for each MB of 1 KB, and waits for each answer; they are about a third of the server's CPU"
+    " (decision 0048)"
+)
 
 REMARKS: dict[tuple[str, str, str], str] = {
     ("produce-100b", "cpu_ms_per_mb", OS): _WAKE,
@@ -89,6 +95,11 @@ REMARKS: dict[tuple[str, str, str], str] = {
         ("beside-compaction", f"{who}_p99_ratio", subject): _BESIDE
         for who in ("produce", "fetch")
         for subject in (OS, FSYNC)
+    },
+    **{
+        (case, f"{query}_mb_per_s", SPARK_SOURCE): _SPARK
+        for case in ("spark-1k", "spark-1k-lz4")
+        for query in ("count", "json", "parquet")
     },
     **{
         (f"named-{work}-{channels}", figure, subject): words
