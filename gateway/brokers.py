@@ -46,6 +46,10 @@ class Brokers(Protocol):
         """Return which of so many shards this broker coordinates."""
         ...
 
+    def recent_move(self, broker_id: int) -> int | None:
+        """Return the number of a broker's last move to another address; None: it is long ago."""
+        ...
+
     @property
     def controller_id(self) -> int:
         """The broker that clients ask for changes; every broker can make them."""
@@ -69,6 +73,10 @@ class OneBroker:
     def coordinated_shards(self, count: int) -> Collection[int]:
         """Return all."""
         return range(count)
+
+    def recent_move(self, broker_id: int) -> int | None:
+        """Return None: a broker that takes over from this one has another id."""
+        return None
 
     @property
     def controller_id(self) -> int:

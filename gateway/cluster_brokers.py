@@ -7,7 +7,7 @@ Must not know: partitions, requests.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kledger.gateway.brokers import AdvertisedAddress, BrokerAddress
 from kledger.ledger import Fenced
@@ -16,6 +16,11 @@ from kledger.ledger.row_format import I32, RowFormat, RowKey, converted, json_re
 
 if TYPE_CHECKING:
     from kledger.ledger import TableStore
+    from kledger.runtime.clock import Clock
+
+RECENT_MOVE_MS: Final = 600_000
+"""How long clients may hold the address that a broker had before it moved: longer than any of them
+waits on a connection to a machine that is gone."""
 
 
 class BrokerRecord(NamedTuple):
@@ -60,9 +65,24 @@ class ClusterBrokers:
     """The brokers of a cluster, as one of them knows them."""
 
     def __init__(
-        self, tables: "TableStore", broker_id: int, coordinator_ids: Sequence[int]
+        self,
+        tables: "TableStore",
+        broker_id: int,
+        coordinator_ids: Sequence[int],
+        clock: "Clock | None" = None,
     ) -> None:
+        """Load the records of all brokers.
+
+        Args:
+            tables: of the cluster.
+            broker_id: of this broker.
+            coordinator_ids: the brokers that coordinate groups and transactional ids.
+            clock: says how long ago a broker has moved; None: brokers do not move.
+        """
         self.broker_id = broker_id
+        self._clock = clock
+        self._followed: dict[int, BrokerRecord] = {}
+        self._moved_at_ms: dict[int, int] = {}
         self._tables = tables
         self._coordinator_ids = tuple(coordinator_ids)
         self._records = RecordTable(
@@ -86,8 +106,22 @@ class ClusterBrokers:
 
     def _replayed(self, broker_id: int) -> None:
         record = self._records.get(broker_id)
-        if record is not None and self._changed is not None:
+        if record is None:
+            return
+        before = self._followed.get(broker_id, record)
+        self._followed[broker_id] = record
+        if self._clock is not None and before.addresses != record.addresses:
+            self._moved_at_ms[broker_id] = self._clock.monotonic_ms()
+        if self._changed is not None:
             self._changed(record)
+
+    def recent_move(self, broker_id: int) -> int | None:
+        """Return the leader epoch that began with a broker's last move; None: it is long ago."""
+        moved_at_ms = self._moved_at_ms.get(broker_id)
+        if moved_at_ms is None or self._clock is None:
+            return None
+        is_recent = self._clock.monotonic_ms() - moved_at_ms < RECENT_MOVE_MS
+        return self._followed[broker_id].leader_epoch if is_recent else None
 
     async def register(self, record: BrokerRecord) -> None:
         """Let clients of every broker know what they connect to for this one.

@@ -5,7 +5,7 @@ asks for here first; `gateway.api_rights` lists what the handler of each key ask
 Must not know: sockets, frames, response order.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kledger.gateway.api_errors import ApiError
@@ -37,6 +37,7 @@ class Peer:
     Attributes:
         listener: that its connection came in on; None: the one of `server.kafka`.
         is_token: whether it logged in with a delegation token.
+        known_moves: brokers that it was told to have moved, each with the number of the move.
     """
 
     host: str
@@ -46,6 +47,7 @@ class Peer:
     software_version: str = UNKNOWN_SOFTWARE
     is_token: bool = False
     listener: AdvertisedAddress | None = None
+    known_moves: dict[int, int] = field(default_factory=dict)
 
     @property
     def may_use_token_requests(self) -> bool:

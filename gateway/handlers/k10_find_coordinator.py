@@ -3,6 +3,11 @@
 Behaviour:
 - This node coordinates every group and every transactional id: its id, and the address
   that the listener of the request advertises.
+- The coordinator of a transactional id that has moved to another address has another id in the
+  first answer on a connection; its address is right. librdkafka, at least up to 2.16, keeps the
+  address of that coordinator as long as its id is the same (`rd_kafka_txn_coord_set`), and would
+  ask where nobody listens for ever. At an id that it does not know it forgets the coordinator, asks
+  for metadata, which name the new address, and then again. Other clients use the address.
 - Each requested key gets an entry. A client that may not describe the group or transactional id
   gets the error alone. A key type without a coordinator is INVALID_REQUEST.
 
@@ -27,6 +32,8 @@ MAX_VERSION = 6
 FIRST_VERSION_WITH_KEYS = 4
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
+MOVED_IDS = 1 << 30
+"""Added to the id of a broker that has moved; no node has such an id."""
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -67,7 +74,9 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
     wanted = services.brokers.coordinator_id(shards.number_of(key))
     for node_id, host, port in services.brokers.all(context.advertised):
         if node_id == wanted:
-            return Coordinator(key=key, node_id=node_id, host=host, port=port, error_message=None)
+            is_news = key_type == TRANSACTION_KEY and _is_news(context, wanted)
+            shown = MOVED_IDS + node_id if is_news else node_id
+            return Coordinator(key=key, node_id=shown, host=host, port=port, error_message=None)
     return Coordinator(
         key=key,
         node_id=-1,
@@ -76,3 +85,12 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
         error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
         error_message=f"broker {wanted}, which coordinates it, has no listener of this name",
     )
+
+
+def _is_news(context: RequestContext, broker_id: int) -> bool:
+    """Return whether the client has not been told yet that a broker has moved; now it has."""
+    move = context.services.brokers.recent_move(broker_id)
+    if move is None or context.peer.known_moves.get(broker_id) == move:
+        return False
+    context.peer.known_moves[broker_id] = move
+    return True

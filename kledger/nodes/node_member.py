@@ -209,7 +209,7 @@ class NodeMember:
         tables = await members.tables(containment)
         try:
             timers = Timers(clock, supervisor)
-            brokers = ClusterBrokers(tables, node, nodes)
+            brokers = ClusterBrokers(tables, node, nodes, clock)
             transport = TcpPeers(
                 node,
                 self._peers,

@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from kledger.cluster import BrokerCluster
+from kledger.gateway.cluster_brokers import RECENT_MOVE_MS, BrokerRecord, ClusterBrokers
 from kledger.gateway.config import GatewayConfig
+from kledger.gateway.handlers.k10_find_coordinator import MOVED_IDS
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages import k45_alter_partition_reassignments as k45
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kledger.gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kledger.gateway.wire.messages.k60_describe_cluster import DescribeClusterRequest
+from kledger.ledger import LedgerStore
 from kledger.ledger.testing import FaultyEngine
 from kledger.nodes.node_addresses import NodesMistake
 from kledger.runtime.containment import Containment
@@ -22,6 +26,7 @@ from kledger.runtime.manual_clock import ManualClock
 from kledger.runtime.tasks import Supervisor
 from kledger.settings import ClusterSettings, Settings
 from kledger.wiring import BrokerServer
+from tests.gateway.cluster import named
 from tests.gateway.node_members import SECRET, NodeMembersOfTest, settings_of_nodes
 from tests.gateway.running import batch, fetch, produce
 from tests.gateway.wire_client import WireClient
@@ -142,6 +147,57 @@ async def test_a_node_that_moves_is_the_same_broker_at_another_address(tmp_path:
             answer = await client.ask(fetch({1: 0}, leader_epoch=2), 12)
             found = answer.responses[0].partitions[0]
             assert (0, 1) == (found.error_code, found.high_watermark)
+
+
+async def test_a_moved_coordinator_has_an_unknown_id_in_the_first_answer_of_a_connection(
+    tmp_path: Path,
+) -> None:
+    """librdkafka forgets its old address at no other answer, and hangs in transactions."""
+    transactional_id, group_id = named(1, 2), named(1, 2, "g")
+    async with servers(tmp_path, 2) as (one, two), WireClient(*one.bootstrap) as client:
+
+        async def coordinator(key: str, kind: int) -> tuple[int, str]:
+            found = await client.ask(FindCoordinatorRequest(key=key, key_type=kind), 3)
+            assert 0 == found.error_code
+            return found.node_id, f"{found.host}:{found.port}"
+
+        before = one.members.node_settings(2).server.kafka
+        assert [(2, before)] * 2 == [await coordinator(transactional_id, 1) for _ in range(2)]
+        await one.leave(2)
+        await two.own(2, leader_epoch=2)
+        await client.ask(METADATA, 12)
+        after = two.members.node_settings(2).server.kafka
+        assert (2, after) == await coordinator(group_id, 0)
+        assert (MOVED_IDS + 2, after) == await coordinator(transactional_id, 1)
+        assert (2, after) == await coordinator(transactional_id, 1)
+        assert (2, after) == await coordinator(group_id, 0)
+
+
+async def test_a_coordinator_that_starts_again_where_it_was_has_not_moved(tmp_path: Path) -> None:
+    async with servers(tmp_path) as (server,):
+        await server.leave(2)
+        await server.own(2, leader_epoch=2)
+        asked = FindCoordinatorRequest(key=named(1, 2), key_type=1)
+        async with WireClient(*server.bootstrap) as client:
+            await client.ask(METADATA, 12)
+            assert 2 == (await client.ask(asked, 3)).node_id
+
+
+async def test_a_move_is_recent_for_some_time() -> None:
+    clock = ManualClock()
+    async with LedgerStore.open(None, engine=FaultyEngine(None), clock=clock) as store:
+        await moved_lately(ClusterBrokers(store, 1, (1, 2), clock), clock)
+
+
+async def moved_lately(brokers: ClusterBrokers, clock: ManualClock) -> None:
+    for port, epoch in ((1, 1), (2, 2)):
+        assert None is brokers.recent_move(2)
+        await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, port)}, "", None, epoch))
+    assert 2 == brokers.recent_move(2)
+    clock.advance(RECENT_MOVE_MS - 1)
+    assert 2 == brokers.recent_move(2)
+    clock.advance(1)
+    assert None is brokers.recent_move(2)
 
 
 async def test_partitions_stay_with_their_node(tmp_path: Path) -> None:
