@@ -1,8 +1,10 @@
 """A PostgreSQL with a standby server: what was answered survives a failover, or is missed."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -15,7 +17,11 @@ from kledger.ledger.cluster.database import (
     UnknownOutcome,
 )
 from kledger.ledger.cluster.postgres import PostgresDatabase
+from kledger.ledger.cluster.shared_statements import CREATE_SHARED
+from kledger.ledger.shared_tables import SharedTables
 from tests.ledger.cluster.database_words import groups, inline, owner, put, rows
+from tests.ledger.shared_words import SharedWords, node_tables, shared_database
+from tests.ledger.shared_words import put as put_word
 from tests.postgres_server import USER, PostgresServer
 
 pytestmark = pytest.mark.slow
@@ -33,9 +39,8 @@ class Pair:
         self.standby.initialise_standby(self.primary, STANDBY)
         self.standby.start()
         self.set_synchronous(STANDBY)
-        self.database = PostgresDatabase(
-            f"postgresql://{USER}@/postgres?host={self.primary.folder},{self.standby.folder}"
-        )
+        self.url = f"postgresql://{USER}@/postgres?host={self.primary.folder},{self.standby.folder}"
+        self.database = PostgresDatabase(self.url)
         self.database.create(cluster_id="test-cluster", store="memory://")
 
     def set_synchronous(self, names: str) -> None:
@@ -50,11 +55,15 @@ class Pair:
             self.standby.start()
         self.standby.promote()
 
-    def wait_for_waiting_commit(self) -> int:
-        """Wait until a commit waits for the standby; return the id of its backend."""
+    def wait_for_waiting_commit(self, *, besides: int = 0) -> int:
+        """Wait until a commit waits for the standby; return the id of its backend.
+
+        Args:
+            besides: the id of one that does not count.
+        """
         query = (
-            "SELECT pid FROM pg_stat_activity"
-            " WHERE wait_event = 'SyncRep' AND application_name = 'kledger'"
+            "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            f" AND application_name = 'kledger' AND pid <> {besides}"
         )
         return int(looked_for(lambda: self.primary.execute(query)))
 
@@ -218,3 +227,53 @@ def test_failover_that_has_lost_answered_commits_is_noticed(pair: Pair) -> None:
     assert {b"kept"} == set(rows(pair.database))
     with pytest.raises(CommitsLost, match="at commit 1, expected 2"):
         stream.commit(put(b"more"))
+
+
+# Shared tables
+
+
+async def shared_word(pair: Pair, stack: AsyncExitStack) -> tuple[SharedTables, SharedWords]:
+    """Open the shared tables as a new process."""
+    database = await stack.enter_async_context(shared_database(pair.url))
+    tables = await stack.enter_async_context(node_tables(database))
+    return tables, SharedWords(tables)
+
+
+async def test_shared_row_whose_wait_for_the_standby_was_cancelled_is_answered_when_it_is_kept(
+    pair: Pair,
+) -> None:
+    """PostgreSQL answers with success and a warning; what settles that waits for the standby."""
+    pair.primary.execute(CREATE_SHARED)
+    async with AsyncExitStack() as stack:
+        tables, words = await shared_word(pair, stack)
+        async with tables.change_lock():
+            await asyncio.to_thread(pair.standby.stop)
+            written = words.submit("a", "1")
+            waiting = await asyncio.to_thread(pair.wait_for_waiting_commit)
+            await asyncio.to_thread(pair.primary.execute, f"SELECT pg_cancel_backend({waiting})")
+            again = await asyncio.to_thread(pair.wait_for_waiting_commit, besides=waiting)
+            assert again != waiting
+            assert not written.is_resolved
+            await asyncio.to_thread(pair.standby.start)
+            assert await written is None
+        await asyncio.to_thread(pair.wait_until_kept)
+        await asyncio.to_thread(pair.fail_over)
+        await tables.refresh()
+        assert {"a": "1"} == words.durable
+        await put_word(tables, words, "b", "1")
+        assert {"a": "1", "b": "1"} == (await shared_word(pair, stack))[1].durable
+
+
+async def test_shared_row_that_a_failover_has_lost_is_gone_everywhere(pair: Pair) -> None:
+    pair.primary.execute(CREATE_SHARED)
+    async with AsyncExitStack() as stack:
+        tables, words = await shared_word(pair, stack)
+        await put_word(tables, words, "kept", "1")
+        await asyncio.to_thread(pair.set_synchronous, "")
+        await asyncio.to_thread(pair.standby.stop)
+        await put_word(tables, words, "lost", "1")
+        await asyncio.to_thread(pair.fail_over)
+        await tables.refresh()
+        assert {"kept": "1"} == words.durable
+        await put_word(tables, words, "more", "1")
+        assert {"kept": "1", "more": "1"} == words.durable

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
+from random import Random
 
 import pytest
 
@@ -387,3 +388,51 @@ async def test_database_that_is_away_is_not_opened(
     with postgres_server.stopped(), pytest.raises(StorageFailed, match="no connection"):
         await SharedDatabase.open(url, clock=SystemClock(), supervisor=supervisor)
     await supervisor.close()
+
+
+# Everything together
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_processes_whose_connections_are_cut_hold_what_was_answered(
+    url: str, postgres_server: PostgresServer, seed: int
+) -> None:
+    """What was answered is there, what failed is not, and nobody goes back to an older record."""
+    random = Random(seed)
+    name = url.partition("@/")[2].partition("?")[0]
+    expected: dict[str, str] = {}
+    counted = 0
+
+    async def count(tables: SharedTables, words: SharedWords, proxy: TcpProxy, name: str) -> None:
+        nonlocal counted
+        for number in range(20):
+            proxy.cut_at(random.randrange(1, 40), is_delivered=random.random() < 0.5)
+            with suppress(StorageFailed):  # the lock was not given
+                async with tables.change_lock():
+                    next_count = str(int(words.get("n") or 0) + 1)
+                    first = words.submit("n", next_count)
+                    second = words.submit(f"{name}-{number}", "v")
+                    is_counted = await first is None
+                    counted += is_counted
+                    if await second is None:
+                        expected[f"{name}-{number}"] = "v"
+
+    async with AsyncExitStack() as stack:
+        nodes: list[tuple[SharedTables, SharedWords, TcpProxy, str]] = []
+        for process in range(3):
+            proxy = TcpProxy(postgres_server.socket)
+            stack.callback(proxy.close)
+            proxied = f"postgresql://kledger@127.0.0.1:{proxy.port}/{name}?sslmode=disable"
+            database = await stack.enter_async_context(shared_database(proxied))
+            for node in range(2):
+                tables = await stack.enter_async_context(node_tables(database))
+                nodes.append((tables, SharedWords(tables), proxy, f"{process}-{node}"))
+        await asyncio.gather(*(count(*each) for each in nodes))
+
+        expected["n"] = str(counted)
+        for tables, words, proxy, _ in nodes:
+            proxy.cut_at(0, is_delivered=False)  # no more
+            await tables.refresh()
+            assert expected == words.durable
+            counts = [int(record or 0) for key, record in words.replayed if key == "n"]
+            assert counts == sorted(set(counts))
