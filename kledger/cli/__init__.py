@@ -22,8 +22,8 @@ NOUNS = {
     "namespace": "list, create and delete namespaces of a running server, and set their policies",
     "named-topic": "show and destroy named topics and subscriber groups of a running server",
     "subscription": "inspect, create, delete and reset the subscriptions of a running server",
-    "user": "add, list and remove users, of a stopped store or a running server",
-    "acl": "add, list and remove access rules, of a stopped store or a running server",
+    "user": "add, list and remove users, of a stopped store, a cluster or a running server",
+    "acl": "add, list and remove access rules, of a stopped store, a cluster or a running server",
     "security": "make certificates, a first user and settings for a server with TLS and logins",
     "client-metrics": "show the metrics that Kafka clients push to a running server",
 }

@@ -1,6 +1,7 @@
-"""Where users and access rules are changed: in a stopped store, or at a running server.
+"""Where users and access rules are changed: in a stopped store, a cluster, or at a running server.
 
-Rule: `--data` names the folder of a stopped server, `--kafka` the listener of a running one. A
+Rule: `--data` names the folder of a stopped server, `--cluster` the database of a cluster of nodes,
+running or not, `--kafka` the listener of a running server. A
 mistake of the caller (a store in use, a file that cannot be read) is exit code 2, what a store or a
 server cannot do is 1; both are one line.
 Must not know: what is changed.
@@ -30,9 +31,13 @@ _FAILURES = (LedgerError, TooManyRules, TooManyUsers, KafkaFailed, ConnectionLos
 
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags that say where; one of `--data` and `--kafka` is required."""
+    """Declare the flags that say where; one of them is required."""
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--data", metavar="DIR", help="the folder of a stopped server")
+    where.add_argument(
+        "--cluster-url", metavar="URL",
+        help="the database of a cluster of nodes, running or not; its password: PGPASSWORD",
+    )  # fmt: skip
     where.add_argument(
         "--kafka", metavar="HOST:PORT", type=servers,
         help="a listener of a running server, or several, separated by commas",

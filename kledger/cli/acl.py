@@ -1,4 +1,4 @@
-"""kledger acl: add, list and remove access rules, of a stopped store or a running server.
+"""kledger acl: add, list and remove access rules, of a stopped store, a cluster or a server.
 
 A running server (`--kafka`) is asked as Kafka's tools do (`kafka-acls`). `add` and `remove` take
 one rule, or several that differ by their operations; `list` shows all.
@@ -128,7 +128,7 @@ async def _run(arguments: argparse.Namespace) -> int:
 @asynccontextmanager
 async def _table(arguments: argparse.Namespace) -> AsyncIterator[RuleTable]:
     if arguments.kafka is None:
-        async with stored_tables(arguments.data) as tables:
+        async with stored_tables(arguments.data, arguments.cluster_url) as tables:
             yield _StoredRules(Authorizer(tables, SystemClock()))
     else:
         with running_server(arguments.kafka, arguments.command_config) as brokers:

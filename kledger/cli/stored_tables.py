@@ -1,6 +1,8 @@
-"""The tables of a stopped server: in its store, or in the file that its workers share.
+"""The tables of users, rules and settings, without a server.
 
-Rule: the server does not run meanwhile; nobody else changes them.
+Rule: those of a data folder are in the store of a stopped server, or in the file that its workers
+share; nobody else changes them meanwhile. Those of a cluster of nodes are in its database, and may
+be changed while its servers run, which follow.
 Must not know: what is done with them.
 """
 
@@ -21,26 +23,32 @@ from kledger.security.users import Users
 from kledger.workers.workers_folder import WorkersLock, has_workers
 
 
-def stored_tables(data: str) -> AbstractAsyncContextManager[TableStore]:
+def stored_tables(
+    data: str | None, cluster: str | None = None
+) -> AbstractAsyncContextManager[TableStore]:
     """Open the tables of users, access rules and settings; enter the result with `async with`.
 
     Args:
-        data: the folder of the server, with workers or without.
+        data: the folder of the server, with workers or without; None: see `cluster`.
+        cluster: the URL of the database of a cluster of nodes.
 
     Raises:
         StoreInUse, StoreUnusable, LedgerError: the store is not stopped, or cannot be read.
         WorkersMistake: the workers are not stopped.
     """
+    if data is None:
+        assert cluster is not None, "neither a folder nor a cluster"
+        return _cluster_tables(cluster)
     return _shared_tables(data) if has_workers(data) else LedgerStore.open(data)
 
 
 @asynccontextmanager
-async def stored_users(data: str) -> AsyncIterator[Users]:
+async def stored_users(data: str | None, cluster: str | None = None) -> AsyncIterator[Users]:
     """Open the users, with the tokens that go with them; arguments and errors of `stored_tables`.
 
     Removing a user removes its tokens, too.
     """
-    async with stored_tables(data) as tables:
+    async with stored_tables(data, cluster) as tables:
         users, _ = open_users(
             tables,
             DelegationTokenConfig(),
@@ -63,3 +71,20 @@ async def _shared_tables(data: str) -> AsyncIterator[TableStore]:
         finally:
             await tables.close()
             await supervisor.close()
+
+
+@asynccontextmanager
+async def _cluster_tables(url: str) -> AsyncIterator[TableStore]:
+    from kledger.ledger.cluster import SharedDatabase
+
+    clock, supervisor = SystemClock(), Supervisor()
+    database = await SharedDatabase.open(url, clock=clock, supervisor=supervisor)
+    try:
+        tables = await database.tables(Containment(clock))
+        try:
+            yield tables
+        finally:
+            await tables.close()
+    finally:
+        await database.close()
+        await supervisor.close()

@@ -1,7 +1,8 @@
-"""kledger user: add, list and remove users, of a stopped store or a running server.
+"""kledger user: add, list and remove users, of a stopped store, a cluster or a running server.
 
 A running server (`--kafka`) is asked as Kafka's tools do (`kafka-configs --entity-type users`);
-users of PLAIN are added while it is stopped (`--data`).
+users of PLAIN are added while it is stopped (`--data`), or in the database of a cluster of nodes
+(`--cluster-url`).
 
 Exit code 0: done; 1: there is no such user, the server refuses it, or the store is damaged; 2: a
 mistake of the caller: no password, a store in use.
@@ -90,7 +91,7 @@ class UserTable(Protocol):
 
 
 class _StoredUsers:
-    """The users of a stopped store."""
+    """The users of a stopped store, or of a cluster."""
 
     def __init__(self, users: Users) -> None:
         self._users = users
@@ -140,7 +141,7 @@ async def _run(arguments: argparse.Namespace) -> int:
 @asynccontextmanager
 async def _users(arguments: argparse.Namespace) -> AsyncIterator[UserTable]:
     if arguments.kafka is None:
-        async with stored_users(arguments.data) as users:
+        async with stored_users(arguments.data, arguments.cluster_url) as users:
             yield _StoredUsers(users)
     else:
         with running_server(arguments.kafka, arguments.command_config) as brokers:

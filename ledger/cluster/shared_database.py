@@ -20,7 +20,12 @@ from functools import partial
 from typing import Any, Final
 
 from kledger.ledger.cluster import shared_statements as statements
-from kledger.ledger.cluster.database import DatabaseError, DatabaseUnusable, UnknownOutcome
+from kledger.ledger.cluster.database import (
+    DatabaseError,
+    DatabaseUnusable,
+    NoCluster,
+    UnknownOutcome,
+)
 from kledger.ledger.cluster.postgres_connection import (
     PATIENCE_MS,
     READ_PATIENCE_MS,
@@ -109,6 +114,10 @@ class SharedDatabase:
             await database.catch_up()
         except BaseException as error:
             await database.close()
+            if isinstance(error.__cause__, NoCluster):
+                raise StoreUnusable(
+                    "the database has no cluster of several nodes; `kledger cluster init` makes one"
+                ) from error
             if isinstance(error.__cause__, DatabaseUnusable):
                 raise StoreUnusable(str(error.__cause__)) from error
             raise
