@@ -1,5 +1,8 @@
 """kledger cluster: make a cluster of brokers without disks, and show its state.
 
+With `init --nodes N` it is a cluster of N nodes, which its servers share; without, one broker owns
+all of it at a time.
+
 A cluster is the tables of one PostgreSQL database and the objects below one URL of an object store.
 `kledger serve --cluster URL --store URL` adds a broker to it; docs/CLUSTER.md tells more.
 
@@ -28,12 +31,18 @@ from kledger.setting_values import SettingError
 from kledger.settings import Settings
 
 if TYPE_CHECKING:
-    from kledger.ledger.cluster import ClusterDatabase, ClusterDescription
+    from kledger.ledger.cluster import (
+        ClusterDescription,
+        DescribedNode,
+        DescribedServer,
+        NodesObservation,
+        PostgresDatabase,
+    )
 
 _VERBS = {
     "init": "make a cluster in a database that has none",
     "import": "copy the data folder of a stopped server into a cluster that has no data",
-    "status": "show the owner of a cluster, the brokers that wait, and what the database may lose",
+    "status": "show who owns a cluster or its nodes, who waits, and what the database may lose",
 }
 _EXIT_CODES = "exit code 0: done; 1: the database failed; 2: a mistake of the caller"
 
@@ -55,6 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     added["init"].add_argument(
         "--store", metavar="URL", help="of the object store: s3://BUCKET/PREFIX, gs://…, az://…"
     )
+    added["init"].add_argument(
+        "--nodes", metavar="N", type=int, default=1,
+        help="how many have an owner each, for ever; default: 1",
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,8 +104,12 @@ def _run_on_database(arguments: argparse.Namespace, settings: Settings, url: str
     return 0
 
 
-def _init(database: "ClusterDatabase", arguments: argparse.Namespace, settings: Settings) -> None:
-    store = settings.cluster.store
+def _init(database: "PostgresDatabase", arguments: argparse.Namespace, settings: Settings) -> None:
+    from kledger.ledger.cluster import NODES_MAX
+
+    store, nodes = settings.cluster.store, arguments.nodes
+    if not 1 <= nodes <= NODES_MAX:
+        raise SettingError(f"--nodes: expected a number from 1 to {NODES_MAX}, got {nodes}")
     if store is None:
         raise SettingError("--store: expected the URL of an object store, got none")
     try:
@@ -101,11 +118,13 @@ def _init(database: "ClusterDatabase", arguments: argparse.Namespace, settings: 
     except (InvalidArgument, StoreUnusable) as error:
         raise SettingError(f"--store: {error}") from None
     cluster_id = settings.kafka.cluster_id or uuid_text(SystemEntropy().uuid4())
-    database.create(cluster_id=cluster_id, store=store)
-    _show(database.describe(), arguments)
+    database.create(cluster_id=cluster_id, store=store, nodes=nodes)
+    _show(database, arguments)
 
 
-def _import(database: "ClusterDatabase", arguments: argparse.Namespace, settings: Settings) -> None:
+def _import(
+    database: "PostgresDatabase", arguments: argparse.Namespace, settings: Settings
+) -> None:
     from kledger.ledger.cluster.folder_import import ImportProgress, import_data_folder
 
     def report(done: ImportProgress) -> None:
@@ -134,12 +153,22 @@ def _check_store(store: str, settings: Settings) -> None:
     asyncio.run(check())
 
 
-def _status(database: "ClusterDatabase", arguments: argparse.Namespace, _: Settings) -> None:
-    _show(database.describe(), arguments)
+def _status(database: "PostgresDatabase", arguments: argparse.Namespace, _: Settings) -> None:
+    _show(database, arguments)
 
 
-def _show(cluster: "ClusterDescription", arguments: argparse.Namespace) -> None:
-    sessions = [
+def _show(database: "PostgresDatabase", arguments: argparse.Namespace) -> None:
+    cluster = database.describe()
+    shown = asdict(cluster)
+    del shown["peer_secret"]
+    if cluster.nodes > 1:
+        observed = database.observe_nodes()
+        del shown["epoch"], shown["owner"], shown["sessions"]  # each node has its own
+        shown["node_owners"] = [_shown_node(each) for each in observed.nodes]
+        shown["servers"] = [_shown_server(each) for each in observed.servers]
+        print_result(arguments, shown, [*_head(cluster), *_node_lines(observed)])
+        return
+    shown["sessions"] = [
         {
             **each._asdict(),
             "state": each.state.name.lower(),
@@ -147,18 +176,22 @@ def _show(cluster: "ClusterDescription", arguments: argparse.Namespace) -> None:
         }
         for each in cluster.sessions
     ]
-    print_result(arguments, asdict(cluster) | {"sessions": sessions}, _lines(cluster))
+    print_result(arguments, shown, [*_head(cluster), *_session_lines(cluster)])
 
 
-def _lines(cluster: "ClusterDescription") -> Iterator[str]:
+def _head(cluster: "ClusterDescription") -> Iterator[str]:
     from kledger.ledger.cluster import loss_risks
 
-    yield f"cluster {cluster.cluster_id}, store {cluster.store}, format {cluster.format}"
+    nodes = f", {cluster.nodes} nodes" if cluster.nodes > 1 else ""
+    yield f"cluster {cluster.cluster_id}, store {cluster.store}, format {cluster.format}{nodes}"
     risks = loss_risks(cluster)
     for risk in risks:
         yield f"database: {risk}"
     if not risks:
         yield f"database: commits wait for the standby servers {cluster.synchronous}"
+
+
+def _session_lines(cluster: "ClusterDescription") -> Iterator[str]:
     if cluster.owner is None:
         yield "no broker owns the cluster"
     if not cluster.sessions:
@@ -171,10 +204,59 @@ def _lines(cluster: "ClusterDescription") -> Iterator[str]:
             each.broker.kafka or None,
             each.epoch or None,
             each.seq,
-            f"{each.silent_ms / 1000:.1f} s ago",
+            _seen(each.silent_ms),
             each.group_count,
         ]
         for each in cluster.sessions
     ]
     headings = ["SESSION", "STATE", "BROKER", "KAFKA", "EPOCH", "COMMITS", "SEEN", "GROUPS"]
     yield from table(headings, rows)
+
+
+def _node_lines(observed: "NodesObservation") -> Iterator[str]:
+    """Return the servers, and the nodes with the server that owns each."""
+    servers = [
+        [
+            each.server.broker_id,
+            _state(each),
+            each.server.kafka or None,
+            sum(node.server_id == each.server.broker_id for node in observed.nodes),
+            _seen(each.silent_ms),
+        ]
+        for each in observed.servers
+    ]
+    if servers:
+        yield from table(["SERVER", "STATE", "KAFKA", "NODES", "SEEN"], servers)
+    else:
+        yield "there is no server"
+    nodes = [
+        [
+            each.node,
+            each.server_id,
+            each.epoch or None,
+            None if each.owner is None else each.owner.seq,
+            None if each.owner is None else _seen(each.silent_ms),
+        ]
+        for each in observed.nodes
+    ]
+    yield from table(["NODE", "SERVER", "EPOCH", "COMMITS", "SEEN"], nodes)
+
+
+def _state(server: "DescribedServer") -> str:
+    """Return the state of a server for people."""
+    if not server.is_live:
+        return "dead"
+    return "draining" if server.is_draining else "live"
+
+
+def _seen(silent_ms: int) -> str:
+    return f"{silent_ms / 1000:.1f} s ago"
+
+
+def _shown_node(node: "DescribedNode") -> dict[str, object]:
+    owner = None if node.owner is None else node.owner._asdict()
+    return {**node._asdict(), "owner": owner}
+
+
+def _shown_server(server: "DescribedServer") -> dict[str, object]:
+    return {**server._asdict(), "server": server.server._asdict(), "state": _state(server)}

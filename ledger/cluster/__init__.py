@@ -14,6 +14,13 @@ from kledger.ledger.cluster.database import (
     SessionBroker,
     SessionFenced,
 )
+from kledger.ledger.cluster.nodes_database import (
+    NODES_MAX,
+    DescribedNode,
+    DescribedServer,
+    NodesDatabase,
+    NodesObservation,
+)
 from kledger.ledger.cluster.owned_cluster import OwnedCluster
 from kledger.ledger.cluster.postgres import PostgresDatabase
 from kledger.ledger.cluster.requirements import check_cluster, loss_risks
@@ -23,12 +30,17 @@ from kledger.ledger.cluster.store_check import check_store
 from kledger.ledger.offload.object_store import ObjectStore
 
 __all__ = [
+    "NODES_MAX",
     "ClusterDatabase",
     "ClusterDescription",
     "ClusterExists",
     "DatabaseError",
     "DatabaseUnavailable",
     "DatabaseUnusable",
+    "DescribedNode",
+    "DescribedServer",
+    "NodesDatabase",
+    "NodesObservation",
     "ObjectStore",
     "OwnedCluster",
     "OwnedSession",

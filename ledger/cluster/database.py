@@ -22,7 +22,7 @@ counts, settles unknown outcomes by barriers and waits while the database is awa
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple, NewType, Protocol
 
@@ -33,6 +33,8 @@ SessionId = NewType("SessionId", int)
 
 FORMAT: Final = 1
 """Of the tables, the objects and the rows of a cluster; others are refused."""
+FORMAT_OF_NODES: Final = 2
+"""The same of a cluster with several nodes, which releases before them must not open."""
 ROWS_PER_PAGE: Final = 2_000
 GROUPS_PER_PAGE: Final = 200
 INLINE_BYTES_MAX: Final = 256 * 1024
@@ -182,6 +184,8 @@ class ClusterDescription:
         synchronous: names of the standby servers that a commit waits for; empty: a failover of the
             database may lose what was acknowledged.
         loses_on_crash: settings of the database by which its crash may lose commits; empty: none.
+        nodes: how many have an owner each; 1: the cluster itself has one.
+        peer_secret: what its servers know each other by; empty: there is one node.
     """
 
     cluster_id: str
@@ -193,6 +197,8 @@ class ClusterDescription:
     sessions: Sequence[DescribedSession]
     synchronous: str
     loses_on_crash: Sequence[str] = ()
+    nodes: int = 1
+    peer_secret: bytes = field(default=b"", repr=False)
 
 
 class DatabaseError(Exception):
@@ -239,17 +245,18 @@ class ClusterExists(DatabaseError):
 
 
 class ClusterDatabase(Protocol):
-    """A database with the tables of one cluster.
+    """A database with the tables of one cluster, or of one node of a cluster.
 
     Every method may raise DatabaseUnavailable and DatabaseUnusable.
     """
 
-    def create(self, *, cluster_id: str, store: str) -> None:
-        """Create the tables.
+    def create(self, *, cluster_id: str, store: str, nodes: int = 1) -> None:
+        """Create the tables; of all nodes, if there are several.
 
         Args:
             cluster_id: as Kafka clients see it.
             store: the URL of the object store, without secrets.
+            nodes: how many have an owner each, at most `NODES_MAX`; 1: the cluster itself has one.
 
         Raises:
             ClusterExists: nothing was changed.
@@ -258,7 +265,7 @@ class ClusterDatabase(Protocol):
         ...
 
     def describe(self) -> ClusterDescription:
-        """Return the cluster as it is. Raises NoCluster."""
+        """Return the cluster, or the node, as it is. Raises NoCluster."""
         ...
 
     def begin_session(self, broker: SessionBroker) -> SessionId:
@@ -357,6 +364,13 @@ class ClusterDatabase(Protocol):
     def close(self) -> None:
         """End all connections; a call under way fails. May be repeated."""
         ...
+
+
+def no_node(node: int) -> NoCluster:
+    """Return the error of a database without the tables of a node."""
+    return NoCluster(
+        f"the database has no node {node} of a cluster; `kledger cluster init --nodes` makes nodes"
+    )
 
 
 def session_closed(session: SessionId) -> SessionFenced:

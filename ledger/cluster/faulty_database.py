@@ -64,9 +64,12 @@ class FaultyDatabase:
         """Let a statement arrive that is under way."""
         self.late.pop(index)()
 
-    def create(self, *, cluster_id: str, store: str) -> None:
+    def create(self, *, cluster_id: str, store: str, nodes: int = 1) -> None:
         """Create the tables."""
-        self._change("create", lambda: self._database.create(cluster_id=cluster_id, store=store))
+        self._change(
+            "create",
+            lambda: self._database.create(cluster_id=cluster_id, store=store, nodes=nodes),
+        )
 
     def describe(self) -> ClusterDescription:
         """Return the cluster as it is."""

@@ -152,6 +152,10 @@ def import_data_folder(
     if not (folder / LOG).is_dir():
         raise InvalidArgument(f"{folder}: expected the data folder of a server, found none")
     cluster = database.describe()
+    if cluster.nodes > 1:
+        raise InvalidArgument(
+            f"a folder is imported into a cluster with one node; this one has {cluster.nodes}"
+        )
     session = database.begin_session(SessionBroker(IMPORTER))
     try:
         acquired_at_ms = boot_ms()

@@ -9,10 +9,12 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from kledger.ledger.cluster.database import (
     BEFORE_ALL,
     FORMAT,
+    FORMAT_OF_NODES,
     GROUPS_PER_PAGE,
     ROWS_PER_PAGE,
     AcquiredEpoch,
@@ -28,9 +30,18 @@ from kledger.ledger.cluster.database import (
     SessionState,
     StoredGroup,
     WalGroup,
+    no_node,
     session_closed,
     session_waits,
     wrong_seq,
+)
+from kledger.ledger.cluster.nodes_database import (
+    PEER_SECRET_BYTES,
+    SERVER_FORGOTTEN_MS,
+    SERVER_LIVE_MS,
+    DescribedNode,
+    DescribedServer,
+    NodesObservation,
 )
 from kledger.runtime.entropy import Entropy, SystemEntropy
 
@@ -48,8 +59,18 @@ class _Session:
 
 
 @dataclass(slots=True)
+class _Server:
+    """A server of a cluster with several nodes."""
+
+    server: SessionBroker
+    incarnation: UUID
+    is_draining: bool
+    seen_at_ms: int
+
+
+@dataclass(slots=True)
 class _Tables:
-    """Everything that a real database has on its disk."""
+    """Everything that a real database has on its disk, of a cluster or of a node."""
 
     cluster_id: str
     incarnation: str
@@ -60,6 +81,9 @@ class _Tables:
     session_count: int = 0
     groups: dict[GroupId, WalGroup] = field(default_factory=dict)
     rows: dict[bytes, bytes] = field(default_factory=dict)
+    nodes: int = 1
+    peer_secret: bytes = b""
+    servers: dict[int, _Server] = field(default_factory=dict)
 
 
 class MemoryDatabase:
@@ -73,6 +97,16 @@ class MemoryDatabase:
         self._entropy = entropy or SystemEntropy()
         self._lock = threading.Lock()
         self._created: _Tables | None = None
+        self._node: int | None = None
+        self._nodes: dict[int, MemoryDatabase] = {}
+
+    def node(self, node: int) -> "MemoryDatabase":
+        """Return the database of a node; all callers get the same."""
+        found = self._nodes.get(node)
+        if found is None:  # asked before the cluster was created, or there is no such node
+            found = self._nodes[node] = MemoryDatabase(now_ms=self._now_ms, entropy=self._entropy)
+            found._node = node
+        return found
 
     def snapshot(self) -> object:
         """Return a backup, for `restore`."""
@@ -87,12 +121,22 @@ class MemoryDatabase:
 
     # The methods of ClusterDatabase
 
-    def create(self, *, cluster_id: str, store: str) -> None:
+    def create(self, *, cluster_id: str, store: str, nodes: int = 1) -> None:
         """Create the tables."""
+        assert self._node is None, "a node is created with its cluster"
         with self._lock:
             if self._created is not None:
                 raise ClusterExists(f"there is the cluster {self._created.cluster_id} already")
-            self._created = _Tables(cluster_id, str(self._entropy.uuid4()), store)
+            secret = self._entropy.token(PEER_SECRET_BYTES) if nodes > 1 else b""
+
+            def tables() -> _Tables:
+                incarnation = str(self._entropy.uuid4())
+                return _Tables(cluster_id, incarnation, store, nodes=nodes, peer_secret=secret)
+
+            self._created = tables()
+            if nodes > 1:
+                for node in range(1, nodes + 1):
+                    self.node(node)._created = tables()
 
     def describe(self) -> ClusterDescription:
         """Return the cluster as it is."""
@@ -102,11 +146,13 @@ class MemoryDatabase:
                 cluster_id=tables.cluster_id,
                 incarnation=tables.incarnation,
                 store=tables.store,
-                format=FORMAT,
+                format=FORMAT if tables.nodes == 1 else FORMAT_OF_NODES,
                 epoch=tables.epoch,
                 owner=tables.owner,
                 sessions=[self._described(tables, each) for each in sorted(tables.sessions)],
                 synchronous="",
+                nodes=tables.nodes,
+                peer_secret=tables.peer_secret,
             )
 
     def begin_session(self, broker: SessionBroker) -> SessionId:
@@ -209,6 +255,59 @@ class MemoryDatabase:
     def close(self) -> None:
         """Do nothing: there is no connection, and other sessions may go on."""
 
+    # The methods of NodesDatabase
+
+    def observe_nodes(self) -> NodesObservation:
+        """Return all nodes with their owners, and all servers."""
+        with self._lock:
+            tables, now_ms = self._tables(), self._now_ms()
+            servers = [
+                DescribedServer(each.server, each.is_draining, max(now_ms - each.seen_at_ms, 0))
+                for _, each in sorted(tables.servers.items())
+            ]
+        nodes = [self.node(node)._described_node(node) for node in range(1, tables.nodes + 1)]
+        return NodesObservation(nodes, servers)
+
+    def announce_server(
+        self, server: SessionBroker, incarnation: UUID, *, is_draining: bool
+    ) -> bool:
+        """Let all servers see that a server lives."""
+        with self._lock:
+            servers, now_ms = self._tables().servers, self._now_ms()
+            for server_id, each in list(servers.items()):
+                if server_id != server.broker_id and now_ms - each.seen_at_ms > SERVER_FORGOTTEN_MS:
+                    del servers[server_id]
+            found = servers.get(server.broker_id)
+            if (
+                found is not None
+                and found.incarnation != incarnation
+                and now_ms - found.seen_at_ms <= SERVER_LIVE_MS
+            ):
+                return False
+            servers[server.broker_id] = _Server(server, incarnation, is_draining, now_ms)
+            return True
+
+    def end_server(self, server_id: int, incarnation: UUID) -> None:
+        """Let all servers see that a server has ended."""
+        with self._lock:
+            servers = self._tables().servers
+            if server_id in servers and servers[server_id].incarnation == incarnation:
+                del servers[server_id]
+
+    def _described_node(self, node: int) -> DescribedNode:
+        with self._lock:
+            tables = self._tables()
+            if tables.owner is None:
+                return DescribedNode(node, tables.epoch, None, None, 0)
+            owner = tables.sessions[tables.owner]
+            return DescribedNode(
+                node,
+                tables.epoch,
+                OwnerObservation(tables.owner, owner.seq),
+                owner.broker.broker_id,
+                max(self._now_ms() - owner.moved_at_ms, 0),
+            )
+
     # Under the lock
 
     def _rows_page(self, start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
@@ -225,6 +324,8 @@ class MemoryDatabase:
 
     def _tables(self) -> _Tables:
         if self._created is None:
+            if self._node is not None:
+                raise no_node(self._node)
             raise NoCluster("the database has no cluster; `kledger cluster init` makes one")
         return self._created
 

@@ -10,13 +10,16 @@ a time. They live on the event loop of a thread of their own.
 
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
+from uuid import UUID
 
 from asyncpg import exceptions
 
+from kledger.ledger.cluster import node_statements
 from kledger.ledger.cluster import postgres_statements as statements
 from kledger.ledger.cluster.database import (
     BEFORE_ALL,
     FORMAT,
+    FORMAT_OF_NODES,
     GROUPS_PER_PAGE,
     ROWS_PER_PAGE,
     AcquiredEpoch,
@@ -28,6 +31,7 @@ from kledger.ledger.cluster.database import (
     DatabaseUnusable,
     DescribedSession,
     GroupId,
+    NoCluster,
     OwnerObservation,
     SessionBroker,
     SessionId,
@@ -35,15 +39,25 @@ from kledger.ledger.cluster.database import (
     StoredGroup,
     UnknownOutcome,
     WalGroup,
+    no_node,
     session_closed,
     session_waits,
     wrong_seq,
+)
+from kledger.ledger.cluster.nodes_database import (
+    PEER_SECRET_BYTES,
+    SERVER_FORGOTTEN_MS,
+    SERVER_LIVE_MS,
+    DescribedNode,
+    DescribedServer,
+    NodesObservation,
 )
 from kledger.ledger.cluster.postgres_connection import (
     PATIENCE_MS,
     READ_PATIENCE_MS,
     PostgresConnection,
 )
+from kledger.runtime.entropy import SystemEntropy
 from kledger.runtime.loop_thread import LoopStopped, LoopThread
 from kledger.runtime.tasks import Supervisor
 
@@ -51,29 +65,38 @@ Result = TypeVar("Result")
 
 
 class PostgresDatabase:
-    """The `ClusterDatabase` at a URL; it connects when it is first used."""
+    """The `ClusterDatabase` and `NodesDatabase` at a URL; it connects when it is first used."""
 
-    def __init__(self, url: str, *, patience_ms: int = PATIENCE_MS) -> None:
+    def __init__(
+        self, url: str, *, node: int | None = None, patience_ms: int = PATIENCE_MS
+    ) -> None:
         """Start the thread; nothing is sent yet.
 
         Args:
             url: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, as libpq documents it.
+            node: whose tables these are; None: those of the cluster.
             patience_ms: after which the connection of a statement counts as lost.
         """
+        self._node = node
         self._loop = LoopThread("cluster-database")
         self._loop.start()
         self._is_closed = False
-        self._commits, self._others = self._loop.run(_make_connections(url, patience_ms))
+        schema = node_statements.schema_of(node)
+        self._commits, self._others = self._loop.run(_make_connections(url, schema, patience_ms))
 
     # Methods of ClusterDatabase
 
-    def create(self, *, cluster_id: str, store: str) -> None:
+    def create(self, *, cluster_id: str, store: str, nodes: int = 1) -> None:
         """Create the tables, in one transaction."""
-        self._run(self._create(cluster_id, store))
+        assert self._node is None, "a node is created with its cluster"
+        self._run(self._create(cluster_id, store, nodes))
 
     def describe(self) -> ClusterDescription:
         """Return the cluster as it is."""
         [found] = self._read(statements.DESCRIBE)
+        nodes, peer_secret = 1, b""
+        if found["format"] == FORMAT_OF_NODES:
+            [(nodes, peer_secret)] = self._read(node_statements.NODES)
         return ClusterDescription(
             cluster_id=found["cluster_id"],
             incarnation=found["incarnation"],
@@ -84,6 +107,8 @@ class PostgresDatabase:
             sessions=[_described(each) for each in self._read(statements.DESCRIBE_SESSIONS)],
             synchronous=found["synchronous"],
             loses_on_crash=() if found["fsync"] == "on" else ("fsync = off",),
+            nodes=nodes,
+            peer_secret=peer_secret,
         )
 
     def begin_session(self, broker: SessionBroker) -> SessionId:
@@ -152,13 +177,52 @@ class PostgresDatabase:
             self._loop.run(_close((self._commits, self._others)))
             self._loop.stop()
 
+    # Methods of NodesDatabase
+
+    def observe_nodes(self) -> NodesObservation:
+        """Return all nodes with their owners, and all servers."""
+        return NodesObservation(
+            [_described_node(each) for each in self._read(node_statements.OBSERVE_NODES)],
+            [_described_server(each) for each in self._read(node_statements.OBSERVE_SERVERS)],
+        )
+
+    def announce_server(
+        self, server: SessionBroker, incarnation: UUID, *, is_draining: bool
+    ) -> bool:
+        """Let all servers see that a server lives."""
+        times_ms = SERVER_LIVE_MS, SERVER_FORGOTTEN_MS
+        return bool(
+            self._change(
+                node_statements.ANNOUNCE_SERVER, *server, incarnation, is_draining, *times_ms
+            )
+        )
+
+    def end_server(self, server_id: int, incarnation: UUID) -> None:
+        """Let all servers see that a server has ended."""
+        self._change(node_statements.END_SERVER, server_id, incarnation)
+
     # On the event loop
 
-    async def _create(self, cluster_id: str, store: str) -> None:
+    async def _create(self, cluster_id: str, store: str, nodes: int) -> None:
+        cluster = cluster_id, store, FORMAT if nodes == 1 else FORMAT_OF_NODES
+
+        async def create_schema(connection: Any, schema: str) -> None:
+            await connection.execute(f"CREATE SCHEMA {schema}")
+            await connection.execute(f"SET LOCAL search_path = {schema}, pg_temp")
+            await connection.execute(statements.CREATE)
+            await connection.execute(statements.INSERT_CLUSTER, *cluster)
+
         async def create(connection: Any) -> None:
             async with connection.transaction():
-                await connection.execute(statements.CREATE)
-                await connection.execute(statements.INSERT_CLUSTER, cluster_id, store, FORMAT)
+                if nodes > 1:
+                    for node in range(1, nodes + 1):
+                        await create_schema(connection, node_statements.schema_of(node))
+                await create_schema(connection, node_statements.CLUSTER_SCHEMA)
+                if nodes > 1:
+                    await connection.execute(node_statements.CREATE_NODES)
+                    await connection.execute(node_statements.create_node_owner(nodes))
+                    secret = SystemEntropy().token(PEER_SECRET_BYTES)
+                    await connection.execute(node_statements.INSERT_NODES, nodes, secret)
 
         try:
             await self._others.use(create)
@@ -190,15 +254,18 @@ class PostgresDatabase:
             return self._loop.run(work)
         except LoopStopped:
             raise DatabaseUnavailable("the database was closed") from None
+        except NoCluster as error:
+            raise (error if self._node is None else no_node(self._node)) from error.__cause__
 
 
 async def _make_connections(
-    url: str, patience_ms: int
+    url: str, schema: str, patience_ms: int
 ) -> tuple[PostgresConnection, PostgresConnection]:
     supervisor = Supervisor()
-    return PostgresConnection(url, supervisor, patience_ms), PostgresConnection(
-        url, supervisor, patience_ms
+    commits, others = (
+        PostgresConnection(url, supervisor, patience_ms, schema=schema) for _ in range(2)
     )
+    return commits, others
 
 
 async def _close(connections: tuple[PostgresConnection, PostgresConnection]) -> None:
@@ -224,3 +291,17 @@ def _stored_group(found: Any) -> StoredGroup:
         GroupId(found["epoch"], found["seq"]),
         WalGroup(found["object"], found["size"], found["footer_at"], found["inline"], found["at"]),
     )
+
+
+def _described_node(found: Any) -> DescribedNode:
+    owner = None
+    if found["owner"] is not None:
+        owner = OwnerObservation(SessionId(found["owner"]), found["seq"])
+    return DescribedNode(
+        found["node"], found["epoch"], owner, found["server_id"], max(found["silent_ms"] or 0, 0)
+    )
+
+
+def _described_server(found: Any) -> DescribedServer:
+    server = SessionBroker(found["server_id"], found["kafka"], found["native"], found["admin"])
+    return DescribedServer(server, found["is_draining"], max(found["silent_ms"], 0))

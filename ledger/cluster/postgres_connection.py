@@ -43,7 +43,6 @@ SERVER_SETTINGS: Final = {
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "10s",
     "lock_timeout": "0",
-    "search_path": "pg_catalog",
     "statement_timeout": "0",
     "synchronous_commit": "on",  # whatever the defaults of the database and the user say
 }
@@ -56,15 +55,20 @@ _READ_ONLY: Final = "25006"
 class PostgresConnection:
     """One connection with one statement at a time; it belongs to the event loop."""
 
-    def __init__(self, url: str, supervisor: Supervisor, patience_ms: int) -> None:
+    def __init__(
+        self, url: str, supervisor: Supervisor, patience_ms: int, *, schema: str = "pg_catalog"
+    ) -> None:
         """Make one that connects when it is first used.
 
         Args:
             url: as libpq documents it.
             supervisor: runs the timer of statements.
             patience_ms: after which the connection of a statement counts as lost.
+            schema: of the tables that statements name without one.
         """
         self.supervisor = supervisor
+        # Temporary tables, which nobody makes, come last: without that they would come first.
+        self._settings = SERVER_SETTINGS | {"search_path": f"{schema}, pg_temp"}
         self._patience_ms = patience_ms
         self._url = url
         self._timers = Timers(SystemClock(), supervisor)
@@ -147,7 +151,7 @@ class PostgresConnection:
                 self._url,
                 timeout=CONNECT_S,
                 target_session_attrs="primary",
-                server_settings=SERVER_SETTINGS,
+                server_settings=self._settings,
                 max_cached_statement_lifetime=0,
             )
         except (OSError, TimeoutError, exceptions.TargetServerAttributeNotMatched) as error:

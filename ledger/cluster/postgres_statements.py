@@ -29,8 +29,7 @@ KEY_PREFIX: Final = 1_000
 """Bytes of a key that decide on the order of rows."""
 
 CREATE: Final = """
-CREATE SCHEMA kledger;
-CREATE TABLE kledger.cluster (
+CREATE TABLE cluster (
     one bool PRIMARY KEY DEFAULT true CHECK (one),
     cluster_id text NOT NULL,
     incarnation uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -39,14 +38,14 @@ CREATE TABLE kledger.cluster (
     epoch int NOT NULL DEFAULT 0,
     owner bigint
 );
-CREATE TABLE kledger.session (
+CREATE TABLE session (
     id bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     broker_id int NOT NULL,
     kafka text NOT NULL,
     native text NOT NULL,
     admin text NOT NULL
 );
-CREATE TABLE kledger.stream (
+CREATE TABLE stream (
     session_id bigint PRIMARY KEY,
     state smallint NOT NULL DEFAULT 0,
     epoch int NOT NULL DEFAULT 0,
@@ -54,7 +53,7 @@ CREATE TABLE kledger.stream (
     committed bigint NOT NULL DEFAULT 0,
     moved_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 30);
-CREATE TABLE kledger.wal (
+CREATE TABLE wal (
     epoch int NOT NULL,
     seq bigint NOT NULL,
     object text,
@@ -65,8 +64,8 @@ CREATE TABLE kledger.wal (
     PRIMARY KEY (epoch, seq),
     CHECK ((object IS NULL) <> (inline IS NULL))
 );
-ALTER TABLE kledger.wal ALTER inline SET STORAGE EXTERNAL;
-CREATE TABLE kledger.row (
+ALTER TABLE wal ALTER inline SET STORAGE EXTERNAL;
+CREATE TABLE "row" (
     id bytea PRIMARY KEY,
     long_key bytea,
     value bytea NOT NULL
@@ -75,43 +74,43 @@ CREATE TABLE kledger.row (
 """`stream` has room for new versions of its rows in the same page, which need no vacuum."""
 
 INSERT_CLUSTER: Final = """
-INSERT INTO kledger.cluster (cluster_id, store, format) VALUES ($1, $2, $3)
+INSERT INTO cluster (cluster_id, store, format) VALUES ($1, $2, $3)
 """
 
 DESCRIBE: Final = """
 SELECT cluster_id, incarnation::text, store, format, epoch, owner,
        current_setting('synchronous_standby_names') AS synchronous,
        current_setting('fsync') AS fsync
-FROM kledger.cluster
+FROM cluster
 """
 
 DESCRIBE_SESSIONS: Final = """
 SELECT s.id, t.state, s.broker_id, s.kafka, s.native, s.admin, t.epoch, t.seq,
        (extract(epoch FROM clock_timestamp() - t.moved_at) * 1000)::bigint AS silent_ms,
-       (SELECT count(*) FROM kledger.wal w WHERE w.epoch = t.epoch) AS group_count
-FROM kledger.session s JOIN kledger.stream t ON t.session_id = s.id
+       (SELECT count(*) FROM wal w WHERE w.epoch = t.epoch) AS group_count
+FROM session s JOIN stream t ON t.session_id = s.id
 ORDER BY s.id
 """
 
 BEGIN_SESSION: Final = """
 WITH replaced AS (
-    UPDATE kledger.stream t SET state = 2 FROM kledger.session s
+    UPDATE stream t SET state = 2 FROM session s
     WHERE s.id = t.session_id AND s.broker_id = $1 AND t.state = 0
 ), made AS (
-    INSERT INTO kledger.session (broker_id, kafka, native, admin) VALUES ($1, $2, $3, $4)
+    INSERT INTO session (broker_id, kafka, native, admin) VALUES ($1, $2, $3, $4)
     RETURNING id
 )
-INSERT INTO kledger.stream (session_id) SELECT id FROM made RETURNING session_id
+INSERT INTO stream (session_id) SELECT id FROM made RETURNING session_id
 """
 
 ACQUIRE: Final = """
 WITH mine AS (
-    SELECT session_id FROM kledger.stream WHERE session_id = $1 AND state = 0 FOR UPDATE
+    SELECT session_id FROM stream WHERE session_id = $1 AND state = 0 FOR UPDATE
 ), acquired AS (
-    UPDATE kledger.cluster SET owner = $1, epoch = epoch + 1 FROM mine WHERE owner IS NULL
+    UPDATE cluster SET owner = $1, epoch = epoch + 1 FROM mine WHERE owner IS NULL
     RETURNING epoch
 )
-UPDATE kledger.stream t
+UPDATE stream t
 SET moved_at = clock_timestamp(),
     state = CASE WHEN acquired.epoch IS NULL THEN 0 ELSE 1 END,
     epoch = coalesce(acquired.epoch, 0)
@@ -123,74 +122,74 @@ RETURNING t.state, t.epoch, t.seq
 
 FORGET_SESSIONS: Final = """
 WITH forgotten AS (
-    DELETE FROM kledger.stream t
-    WHERE state = 2 AND NOT EXISTS (SELECT FROM kledger.wal w WHERE w.epoch = t.epoch)
+    DELETE FROM stream t
+    WHERE state = 2 AND NOT EXISTS (SELECT FROM wal w WHERE w.epoch = t.epoch)
     RETURNING session_id
 )
-DELETE FROM kledger.session s USING forgotten f WHERE s.id = f.session_id
+DELETE FROM session s USING forgotten f WHERE s.id = f.session_id
 """
 
-STREAM: Final = "SELECT state, epoch, seq FROM kledger.stream WHERE session_id = $1"
+STREAM: Final = "SELECT state, epoch, seq FROM stream WHERE session_id = $1"
 
 BARRIER: Final = """
-UPDATE kledger.stream SET seq = $3, moved_at = clock_timestamp()
+UPDATE stream SET seq = $3, moved_at = clock_timestamp()
 WHERE session_id = $1 AND seq >= $2 AND seq < $3 AND state = 1
 RETURNING committed
 """
 
 OBSERVE: Final = """
-SELECT c.owner, t.seq FROM kledger.cluster c
-LEFT JOIN kledger.stream t ON t.session_id = c.owner
+SELECT c.owner, t.seq FROM cluster c
+LEFT JOIN stream t ON t.session_id = c.owner
 """
 
 FENCE: Final = """
 WITH fenced AS (
-    UPDATE kledger.stream SET state = 2 WHERE session_id = $1 AND seq = $2 AND state = 1
+    UPDATE stream SET state = 2 WHERE session_id = $1 AND seq = $2 AND state = 1
     RETURNING session_id
 )
-UPDATE kledger.cluster c SET owner = NULL FROM fenced f WHERE c.owner = f.session_id RETURNING 1
+UPDATE cluster c SET owner = NULL FROM fenced f WHERE c.owner = f.session_id RETURNING 1
 """
 
 END_SESSION: Final = """
 WITH ended AS (
-    UPDATE kledger.stream SET state = 2 WHERE session_id = $1 AND state <> 2 RETURNING session_id
+    UPDATE stream SET state = 2 WHERE session_id = $1 AND state <> 2 RETURNING session_id
 )
-UPDATE kledger.cluster c SET owner = NULL FROM ended e WHERE c.owner = e.session_id
+UPDATE cluster c SET owner = NULL FROM ended e WHERE c.owner = e.session_id
 """
 
 ROWS: Final = """
-SELECT id, coalesce(long_key, id) AS key, value FROM kledger.row
+SELECT id, coalesce(long_key, id) AS key, value FROM "row"
 WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3
 """
 
 GROUPS: Final = """
-SELECT epoch, seq, object, "at", size, footer_at, inline FROM kledger.wal
+SELECT epoch, seq, object, "at", size, footer_at, inline FROM wal
 WHERE (epoch, seq) > ($1, $2) ORDER BY epoch, seq LIMIT $3
 """
 
 
 _MOVED: Final = """moved AS (
-    UPDATE kledger.stream SET seq = $2, committed = $2, moved_at = clock_timestamp()
+    UPDATE stream SET seq = $2, committed = $2, moved_at = clock_timestamp()
     WHERE session_id = $1 AND seq = $2 - 1 AND state = 1 RETURNING epoch
 )"""
 _ADD_GROUP: Final = """added AS (
-    INSERT INTO kledger.wal (epoch, seq, object, "at", size, footer_at, inline)
+    INSERT INTO wal (epoch, seq, object, "at", size, footer_at, inline)
     SELECT epoch, $2, {0}::text, {1}::bigint, {2}::bigint, {3}::bigint, {4}::bytea FROM moved
 )"""
 _STORE_ROWS: Final = """stored AS (
-    INSERT INTO kledger.row (id, long_key, value)
+    INSERT INTO "row" (id, long_key, value)
     SELECT u.* FROM moved, unnest({0}::bytea[], {1}::bytea[], {2}::bytea[]) u
     ON CONFLICT (id) DO UPDATE SET value = excluded.value
 )"""
 _DELETE_ROWS: Final = """deleted AS (
-    DELETE FROM kledger.row t USING moved, unnest({0}::bytea[]) u(id) WHERE t.id = u.id
+    DELETE FROM "row" t USING moved, unnest({0}::bytea[]) u(id) WHERE t.id = u.id
 )"""
 _FORGET_GROUPS: Final = """forgotten AS (
-    DELETE FROM kledger.wal t USING moved, unnest({0}::int[], {1}::bigint[]) u(epoch, seq)
+    DELETE FROM wal t USING moved, unnest({0}::int[], {1}::bigint[]) u(epoch, seq)
     WHERE t.epoch = u.epoch AND t.seq = u.seq
 )"""
 _RELOCATE_GROUPS: Final = """relocated AS (
-    UPDATE kledger.wal t
+    UPDATE wal t
     SET object = u.object, "at" = u.at, size = u.size, footer_at = u.footer_at, inline = u.inline
     FROM moved,
          unnest({0}::int[], {1}::bigint[], {2}::text[], {3}::bigint[], {4}::bigint[],

@@ -7,7 +7,12 @@ Must not know: how a database is reached.
 
 from collections.abc import Sequence
 
-from kledger.ledger.cluster.database import FORMAT, ClusterDescription, DatabaseUnusable
+from kledger.ledger.cluster.database import (
+    FORMAT,
+    FORMAT_OF_NODES,
+    ClusterDescription,
+    DatabaseUnusable,
+)
 
 
 def loss_risks(cluster: ClusterDescription) -> Sequence[str]:
@@ -29,10 +34,10 @@ def check_cluster(cluster: ClusterDescription, *, store: str, accepts_loss: bool
     Raises:
         DatabaseUnusable: in one line, with what to do.
     """
-    if cluster.format != FORMAT:
+    if cluster.format not in (FORMAT, FORMAT_OF_NODES):
         raise DatabaseUnusable(
-            f"the cluster has format {cluster.format}, expected {FORMAT}: it belongs to another "
-            "release of kledger"
+            f"the cluster has format {cluster.format}, expected {FORMAT} or {FORMAT_OF_NODES}: it "
+            "belongs to another release of kledger"
         )
     if cluster.store.rstrip("/") != store.rstrip("/"):
         raise DatabaseUnusable(f"the cluster's object store is {cluster.store}, got {store}")

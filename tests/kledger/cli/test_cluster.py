@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -10,7 +11,7 @@ from kledger.ledger.cluster import PostgresDatabase, SessionBroker
 from kledger.ledger.cluster.database import Change, WalGroup
 from tests.kledger.cli.serving import Capture
 from tests.kledger.cli.stores import CommandResult
-from tests.ledger.cluster.database_words import owner
+from tests.ledger.cluster.database_words import broker, owner
 
 
 class Shell:
@@ -75,6 +76,39 @@ def test_sessions_are_shown(shell: Shell, postgres_url: str, store: str) -> None
     assert [1, 0] == [each["group_count"] for each in found["sessions"]]
 
 
+def test_cluster_of_nodes_is_made_and_shown(shell: Shell, postgres_url: str, store: str) -> None:
+    made = shell("init", postgres_url, "--store", store, "--nodes", "3")
+    assert 0 == made.code
+    assert made.out[0].endswith(f", store {store}, format 2, 3 nodes")
+    assert "there is no server" == made.out[-5]
+    assert [["1", "-", "-", "-", "-"]] == [made.out[-3].split()]
+
+    cluster, node = PostgresDatabase(postgres_url), PostgresDatabase(postgres_url, node=2)
+    node.commit(owner(node, 7), 1, Change())
+    live, draining = broker(7), broker(8)
+    cluster.announce_server(live, UUID(int=7), is_draining=False)
+    cluster.announce_server(draining, UUID(int=8), is_draining=True)
+    secret = cluster.describe().peer_secret.hex()
+    node.close()
+    cluster.close()
+
+    shown = shell("status", postgres_url).out[-7:]
+    assert [
+        ["SERVER", "STATE", "KAFKA", "NODES", "SEEN"],
+        ["7", "live", "127.0.0.1:9007", "1"],
+        ["8", "draining", "127.0.0.1:9008", "0"],
+        ["NODE", "SERVER", "EPOCH", "COMMITS", "SEEN"],
+        ["1", "-", "-", "-", "-"],
+        ["2", "7", "1", "1"],
+        ["3", "-", "-", "-", "-"],
+    ] == [line.split(maxsplit=5)[: 4 if "ago" in line else 5] for line in shown]
+    found = shell("status", postgres_url, "--json").json
+    assert (3, 2) == (found["nodes"], found["format"])
+    assert [None, 7, None] == [each["server_id"] for each in found["node_owners"]]
+    assert ["live", "draining"] == [each["state"] for each in found["servers"]]
+    assert secret not in str(found)
+
+
 def test_url_may_come_from_the_settings(
     shell: Shell, postgres_url: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +123,8 @@ def test_url_may_come_from_the_settings(
         (("status",), "expected the URL of the database, got none"),
         (("init", "URL"), "--store: expected the URL of an object store, got none"),
         (("init", "URL", "--store", "ftp://x"), "--store: "),
+        (("init", "URL", "--store", "STORE", "--nodes", "0"), "a number from 1 to 64, got 0"),
+        (("init", "URL", "--store", "STORE", "--nodes", "65"), "a number from 1 to 64, got 65"),
         (("init", "URL", "--store", "file:///dev/null/x"), "--store: "),
         (("init", "URL", "--set", "no.such=1"), "there is no such setting"),
         (("init", "mysql://x/y", "--store", "STORE"), "no connection to the database"),
@@ -125,3 +161,15 @@ async def test_folder_is_imported(shell: Shell, postgres_url: str, tmp_path: Pat
     assert 2 == again.code
     assert "a folder is imported into a cluster without data" in again.err[0]
     assert 2 == shell("import", postgres_url, "--data", tmp_path).code
+
+
+async def test_folder_is_not_imported_into_a_cluster_of_nodes(
+    shell: Shell, postgres_url: str, store: str, tmp_path: Path
+) -> None:
+    async with LedgerStore.open(tmp_path / "data"):
+        pass
+    await asyncio.to_thread(shell, "init", postgres_url, "--store", store, "--nodes", "2")
+    words = "import", postgres_url, "--data", tmp_path / "data"
+    refused = await asyncio.to_thread(shell, *words)
+    assert 2 == refused.code
+    assert "imported into a cluster with one node; this one has 2" in refused.err[0]

@@ -9,6 +9,7 @@ import pytest
 
 from kledger.ledger.cluster.database import (
     FORMAT,
+    FORMAT_OF_NODES,
     GROUPS_PER_PAGE,
     ROWS_PER_PAGE,
     AcquiredEpoch,
@@ -25,7 +26,7 @@ from kledger.ledger.cluster.database import (
     SessionState,
     StoredGroup,
 )
-from tests.ledger.cluster.conftest import Connect
+from tests.ledger.cluster.conftest import Connect, Databases
 from tests.ledger.cluster.database_words import (
     EVERYTHING,
     broker,
@@ -43,8 +44,11 @@ RACES = 60
 # Clusters
 
 
-def test_database_without_a_cluster_refuses_everything_but_to_create_one(connect: Connect) -> None:
-    database = connect()
+@pytest.mark.parametrize("node", [None, 1])
+def test_database_without_a_cluster_refuses_everything_but_to_create_one(
+    databases: Databases, node: int | None
+) -> None:
+    database = databases.cluster() if node is None else databases.node(node)
     calls: list[Callable[[], object]] = [
         database.describe,
         database.observe,
@@ -54,19 +58,23 @@ def test_database_without_a_cluster_refuses_everything_but_to_create_one(connect
         lambda: rows(database),
     ]
     for call in calls:
-        with pytest.raises(NoCluster, match="kledger cluster init"):
+        with pytest.raises(NoCluster, match="no node 1" if node else "kledger cluster init` makes"):
             call()
 
 
-def test_cluster_is_created_once(connect: Connect) -> None:
-    first, second = connect(), connect()
-    first.create(cluster_id="a", store="s3://bucket")
-    with pytest.raises(ClusterExists):
-        second.create(cluster_id="b", store="s3://other")
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_cluster_is_created_once(databases: Databases, nodes: int) -> None:
+    first, second = databases.cluster(), databases.cluster()
+    first.create(cluster_id="a", store="s3://bucket", nodes=nodes)
+    for again in (1, 2):
+        with pytest.raises(ClusterExists):
+            second.create(cluster_id="b", store="s3://other", nodes=again)
 
     found = second.describe()
-    assert ("a", "s3://bucket", FORMAT, 0, None, []) == (
+    expected_format = FORMAT if nodes == 1 else FORMAT_OF_NODES
+    assert ("a", "s3://bucket", expected_format, 0, None, [], nodes) == (
         found.cluster_id, found.store, found.format, found.epoch, found.owner, found.sessions,
+        found.nodes,
     )  # fmt: skip
     assert found.incarnation == first.describe().incarnation != ""
 
