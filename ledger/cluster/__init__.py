@@ -11,8 +11,10 @@ from kledger.ledger.cluster.database import (
     DatabaseError,
     DatabaseUnavailable,
     DatabaseUnusable,
+    OwnerObservation,
     SessionBroker,
     SessionFenced,
+    UnknownOutcome,
 )
 from kledger.ledger.cluster.nodes_database import (
     NODES_MAX,
@@ -24,12 +26,14 @@ from kledger.ledger.cluster.nodes_database import (
 from kledger.ledger.cluster.owned_cluster import OwnedCluster
 from kledger.ledger.cluster.postgres import PostgresDatabase
 from kledger.ledger.cluster.requirements import check_cluster, loss_risks
+from kledger.ledger.cluster.session_state import LOOK_EVERY_MS, OwnerWatch, WatchStep
 from kledger.ledger.cluster.shared_database import SharedDatabase
 from kledger.ledger.cluster.standby import OwnedSession, Standby
 from kledger.ledger.cluster.store_check import check_store
 from kledger.ledger.offload.object_store import ObjectStore
 
 __all__ = [
+    "LOOK_EVERY_MS",
     "NODES_MAX",
     "ClusterDatabase",
     "ClusterDescription",
@@ -44,11 +48,15 @@ __all__ = [
     "ObjectStore",
     "OwnedCluster",
     "OwnedSession",
+    "OwnerObservation",
+    "OwnerWatch",
     "PostgresDatabase",
     "SessionBroker",
     "SessionFenced",
     "SharedDatabase",
     "Standby",
+    "UnknownOutcome",
+    "WatchStep",
     "check_cluster",
     "check_store",
     "loss_risks",

@@ -17,6 +17,7 @@ from kledger.ledger.cluster.database import (
     DatabaseUnavailable,
     OwnerObservation,
     SessionBroker,
+    SessionFenced,
     SessionId,
     UnknownOutcome,
 )
@@ -101,6 +102,25 @@ class Standby:
                 if (owned := await self._acquire(session)) is not None:
                     return owned
             await self._clock.sleep(LOOK_EVERY_MS)
+
+    async def claim(self) -> OwnedSession | None:
+        """Begin a session, and ask once to become the owner.
+
+        Returns:
+            None: another session is the owner, or the database did not answer. The caller ends
+            this one.
+
+        Raises:
+            DatabaseUnusable: there is no such cluster.
+        """
+        try:
+            self.session = await self._pool.run(self._database.begin_session, self._broker)
+            return await self._acquire(self.session)
+        except (DatabaseUnavailable, UnknownOutcome) as error:
+            self._tell_away(error)
+        except SessionFenced as error:  # by another process that has the id of this one
+            logger.warning("session %s was replaced: %s", self.session, error)
+        return None
 
     async def end(self) -> None:
         """End the session, so that others need not wait until it is silent for long enough.

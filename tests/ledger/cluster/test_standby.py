@@ -177,3 +177,25 @@ async def test_database_without_a_cluster_ends_the_wait() -> None:
     scene.memory.restore(None)
     with pytest.raises(NoCluster):
         await scene.standby.become_owner()
+
+
+async def test_claim_asks_once(scene: Scene) -> None:
+    session = owner(scene.memory)
+    assert await scene.standby.claim() is None
+    scene.memory.end_session(session)
+    owned = await scene.make(3).claim()
+    assert owned is not None
+    assert AcquiredEpoch(2, 0) == owned.acquired
+
+
+@pytest.mark.parametrize("method", ["begin_session", "acquire"])
+async def test_claim_without_an_answer_leaves_nothing_behind(scene: Scene, method: str) -> None:
+    """The database may have made the session the owner all the same."""
+
+    def choose(called: str) -> DatabaseFault:
+        return DatabaseFault.ANSWER_LOST if called == method else DatabaseFault.NONE
+
+    standby = scene.make(3, choose)
+    assert await standby.claim() is None
+    await standby.end()
+    assert scene.memory.observe() is None

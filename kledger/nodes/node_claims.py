@@ -1,0 +1,341 @@
+"""NodeClaims: the nodes that one server owns, as the plan wants it.
+
+Rule: a server announces itself and looks at all nodes and servers, over one connection. It acts as
+`plan_nodes` says: it claims a node by a session of that node, and hands one over by ending what
+serves it, and then the session. The database alone decides who owns a node, so an old look costs
+time at most. Owners that are silent are fenced by everybody who sees it, as a standby does it. A
+node whose session was closed is given up alone; any other error of a node ends the server.
+Must not know: what serving a node means, command lines, signals.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+from kledger.ledger.cluster import (
+    LOOK_EVERY_MS,
+    ClusterDatabase,
+    DatabaseError,
+    DatabaseUnavailable,
+    NodesDatabase,
+    NodesObservation,
+    OwnedSession,
+    OwnerObservation,
+    OwnerWatch,
+    SessionBroker,
+    Standby,
+    UnknownOutcome,
+    WatchStep,
+)
+from kledger.nodes.node_plan import plan_nodes
+from kledger.runtime.blocking import BlockingRunner
+from kledger.runtime.clock import Clock
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+
+logger = logging.getLogger(__name__)
+
+ANNOUNCE_EVERY_MS: Final = 1_000
+REFUSED_MAX_MS: Final = 10_000
+"""How long another process may have the id of a server that starts: after a crash it is itself."""
+HAND_OVER_MAX_MS: Final = 10_000
+"""How long a server waits for another one to own what it has handed over, before the next node."""
+DRAIN_SILENT_MS: Final = 4_000
+"""Without an answer of the database a server that drains ends all its nodes at once."""
+
+
+class ServerIdTaken(Exception):
+    """Another process has the id of this server."""
+
+
+class NodeSession(NamedTuple):
+    """A node that this server has begun to own.
+
+    Attributes:
+        node: from 1.
+        database: of the node alone.
+        owned: its session.
+        pool: for what blocks.
+    """
+
+    node: int
+    database: ClusterDatabase
+    owned: OwnedSession
+    pool: BlockingRunner
+
+
+class NodeDatabases(Protocol):
+    """What a server asks of the database of its cluster."""
+
+    @property
+    def nodes(self) -> NodesDatabase:
+        """What all nodes have in common."""
+        ...
+
+    def node(self, node: int) -> ClusterDatabase:
+        """Return the database of a node, which the caller closes; it connects when it is used."""
+        ...
+
+
+ServeNode: TypeAlias = Callable[[NodeSession], Awaitable[None]]
+"""Serves a node until its session is fenced; when it is cancelled, it stops in order."""
+
+
+class _HandedOver(NamedTuple):
+    node: int
+    at_ms: int
+
+
+class NodeClaims:
+    """The nodes of one server; `run` it once."""
+
+    def __init__(
+        self,
+        databases: NodeDatabases,
+        server: SessionBroker,
+        incarnation: UUID,
+        *,
+        serve: ServeNode,
+        clock: Clock,
+        boot_ms: Callable[[], int],
+        make_pool: Callable[[], BlockingRunner],
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            databases: of the cluster.
+            server: this process.
+            incarnation: of this process.
+            serve: called for each node that the server owns.
+            clock: for intervals.
+            boot_ms: time that goes on while the machine sleeps, for owners.
+            make_pool: returns what makes calls, one after the other.
+        """
+        self._databases = databases
+        self._server = server
+        self._incarnation = incarnation
+        self._serve = serve
+        self._clock = clock
+        self._boot_ms = boot_ms
+        self._make_pool = make_pool
+        self._pool = make_pool()
+        self._supervisor = Supervisor()
+        self._timers = Timers(clock, self._supervisor)
+        self._changed = Signal()
+        self._watches: dict[int, OwnerWatch] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._fencing: set[int] = set()
+        self._handed_over: _HandedOver | None = None
+        self._failure: BaseException | None = None
+        self._announced_at_ms: int | None = None
+        self._begun_at_ms = 0
+        self._answered_at_ms = 0
+        self._has_takers = False
+        self._is_accepted = False
+        self._is_draining = False
+        self._is_away = False
+
+    @property
+    def nodes(self) -> Collection[int]:
+        """The nodes that it serves, claims or is handing over."""
+        return self._tasks.keys()
+
+    async def run(self) -> None:
+        """Own what the plan says, for ever; then end all that is owned, at the same time.
+
+        Raises:
+            ServerIdTaken: another process has the id of this one.
+            DatabaseUnusable: there is no such cluster.
+            Exception: what has ended a node, other than that its session was closed.
+        """
+        self._begun_at_ms = self._answered_at_ms = self._clock.monotonic_ms()
+        try:
+            while True:
+                version = self._changed.version
+                await self._look_and_act()
+                if self._failure is not None:
+                    raise self._failure
+                timer = self._timers.call_after(LOOK_EVERY_MS, self._changed.notify)
+                await self._changed.wait_beyond(version)
+                timer.cancel()
+        finally:
+            await self._end()
+
+    async def drain(self) -> None:
+        """Hand over all nodes, one after the other.
+
+        It returns when none is left, when there is no other server, or when the database does not
+        answer; the caller then ends `run`.
+        """
+        self._is_draining = True
+        self._announced_at_ms = None
+        while self._tasks and self._has_takers and not self._is_silent():
+            version = self._changed.version
+            timer = self._timers.call_after(LOOK_EVERY_MS, self._changed.notify)
+            await self._changed.wait_beyond(version)
+            timer.cancel()
+
+    def _is_silent(self) -> bool:
+        return self._clock.monotonic_ms() - self._answered_at_ms >= DRAIN_SILENT_MS
+
+    async def _end(self) -> None:
+        """End all nodes, and let others see that this server has ended."""
+        await self._supervisor.close()
+        try:
+            if self._is_accepted:
+                end = self._databases.nodes.end_server
+                await self._pool.run(end, self._server.broker_id, self._incarnation)
+        except DatabaseError as error:
+            logger.warning("the server did not sign off: %s", error)
+        finally:
+            self._databases.nodes.close()
+            self._pool.close()
+
+    # Looks
+
+    async def _look_and_act(self) -> None:
+        """Look once, and begin what is to be done."""
+        asked_at_ms = self._clock.monotonic_ms()
+        try:
+            if not await self._announce(asked_at_ms):
+                return
+            observed = await self._pool.run(self._databases.nodes.observe_nodes)
+        except (DatabaseUnavailable, UnknownOutcome) as error:
+            self._watches.clear()
+            self._tell_away(error)
+            return
+        self._answered_at_ms = self._clock.monotonic_ms()
+        self._tell_back()
+        self._fence_silent(observed, asked_at_ms)
+        self._act(observed)
+
+    async def _announce(self, now_ms: int) -> bool:
+        """Announce this server now and then; return whether others see it.
+
+        Raises:
+            ServerIdTaken: they see another process.
+        """
+        announced_at_ms = self._announced_at_ms
+        if announced_at_ms is not None and now_ms - announced_at_ms < ANNOUNCE_EVERY_MS:
+            return self._is_accepted
+        was_draining = self._is_draining
+
+        def announce() -> bool:
+            return self._databases.nodes.announce_server(
+                self._server, self._incarnation, is_draining=was_draining
+            )
+
+        is_seen = await self._pool.run(announce)
+        self._announced_at_ms = now_ms if was_draining == self._is_draining else None
+        if not is_seen and (self._is_accepted or now_ms - self._begun_at_ms >= REFUSED_MAX_MS):
+            self._is_accepted = False
+            raise ServerIdTaken(f"another process is server {self._server.broker_id}")
+        self._is_accepted = is_seen
+        return is_seen
+
+    def _fence_silent(self, observed: NodesObservation, asked_at_ms: int) -> None:
+        """Begin to fence owners that have not moved for too long, those of other processes."""
+        for each in observed.nodes:
+            if each.node in self._tasks:
+                self._watches.pop(each.node, None)
+                continue
+            watch = self._watches.setdefault(each.node, OwnerWatch())
+            step = watch.looked(
+                each.owner, asked_at_ms=asked_at_ms, answered_at_ms=self._answered_at_ms
+            )
+            if (
+                step is WatchStep.FENCE
+                and each.owner is not None
+                and each.node not in self._fencing
+            ):
+                self._fencing.add(each.node)
+                self._supervisor.spawn(
+                    self._fence(each.node, each.owner), f"fence the owner of node {each.node}"
+                )
+
+    async def _fence(self, node: int, owner: OwnerObservation) -> None:
+        database, pool = self._databases.node(node), self._make_pool()
+        try:
+            if await pool.run(database.fence, owner.session, owner.seq):
+                logger.warning(
+                    "node %s: session %s did not commit for too long after commit %s and is closed",
+                    node,
+                    *owner,
+                )
+                self._changed.notify()
+        except (DatabaseUnavailable, UnknownOutcome) as error:
+            self._watches.pop(node, None)
+            self._tell_away(error)
+        finally:
+            self._fencing.discard(node)
+            database.close()
+            pool.close()
+
+    # Actions
+
+    def _act(self, observed: NodesObservation) -> None:
+        owners = {each.node: each.server_id for each in observed.nodes}
+        takers = {
+            each.server.broker_id
+            for each in observed.servers
+            if each.is_live and not each.is_draining
+        }
+        server_id = self._server.broker_id
+        takers.discard(server_id)
+        self._has_takers = bool(takers)
+        if not self._is_draining:
+            takers.add(server_id)
+        plan = plan_nodes(server_id, owners, takers)
+        for node in plan.claims:
+            if node not in self._tasks:
+                self._tasks[node] = self._supervisor.spawn(self._own(node), f"node {node}")
+        now_ms = self._clock.monotonic_ms()
+        if self._handed_over is not None:
+            node, at_ms = self._handed_over
+            is_done = node not in self._tasks and owners[node] is not None
+            if is_done or now_ms - at_ms >= HAND_OVER_MAX_MS:
+                self._handed_over = None
+        # A node may be owned by an earlier process of this server: there is nothing to end.
+        if self._handed_over is None and plan.hand_over in self._tasks:
+            logger.info("handing over node %s", plan.hand_over)
+            self._handed_over = _HandedOver(plan.hand_over, now_ms)
+            self._tasks[plan.hand_over].cancel()
+
+    async def _own(self, node: int) -> None:
+        """Claim a node, and serve it if the claim succeeds."""
+        try:
+            await self._claim(node)
+        except Exception as error:  # noqa: BLE001 - `run` raises it
+            self._failure = self._failure or error
+        finally:
+            del self._tasks[node]
+            self._changed.notify()
+
+    async def _claim(self, node: int) -> None:
+        database, pool = self._databases.node(node), self._make_pool()
+        standby = Standby(
+            database, self._server, clock=self._clock, boot_ms=self._boot_ms, pool=pool
+        )
+        try:
+            try:
+                if (owned := await standby.claim()) is not None:
+                    logger.info("node %s is owned by this server", node)
+                    await self._serve(NodeSession(node, database, owned, pool))
+            finally:
+                await standby.end()
+        finally:
+            await pool.run(database.close)
+            pool.close()
+
+    def _tell_away(self, error: DatabaseError) -> None:
+        if not self._is_away:
+            logger.warning("the database of the cluster is away: %s", error)
+        self._is_away = True
+
+    def _tell_back(self) -> None:
+        if self._is_away:
+            logger.info("the database of the cluster is back")
+        self._is_away = False

@@ -1,0 +1,327 @@
+"""Servers that share the nodes of a model database, with a clock that the tests move."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest
+
+from kledger.ledger.cluster import (
+    ClusterDatabase,
+    DatabaseUnavailable,
+    NodesDatabase,
+    NodesObservation,
+    SessionBroker,
+    SessionFenced,
+)
+from kledger.ledger.cluster.database import Change, NoCluster
+from kledger.ledger.cluster.faulty_database import DatabaseFault, FaultyDatabase
+from kledger.ledger.cluster.memory_database import MemoryDatabase
+from kledger.ledger.cluster.nodes_database import SERVER_LIVE_MS
+from kledger.ledger.cluster.session_state import COMMIT_EVERY_MS, FENCE_AFTER_MS, LOOK_EVERY_MS
+from kledger.nodes.node_claims import (
+    HAND_OVER_MAX_MS,
+    REFUSED_MAX_MS,
+    NodeClaims,
+    NodeSession,
+    ServerIdTaken,
+)
+from kledger.runtime.blocking import InlinePool
+from kledger.runtime.manual_clock import ManualClock
+from tests.ledger.cluster.database_words import broker
+
+NODES = 4
+TICKS = 60
+"""More than all servers need between two sleeps."""
+TAKEOVER_MS = FENCE_AFTER_MS + SERVER_LIVE_MS + 4 * LOOK_EVERY_MS
+
+
+class Connection:
+    """The `NodeDatabases` of one server, which may lose its way to them."""
+
+    def __init__(self, memory: MemoryDatabase) -> None:
+        self.is_away = False
+        self._memory = memory
+        self.nodes: NodesDatabase = self
+
+    def node(self, node: int) -> ClusterDatabase:
+        def choose(_: str) -> DatabaseFault:
+            return DatabaseFault.AWAY if self.is_away else DatabaseFault.NONE
+
+        return FaultyDatabase(self._memory.node(node), choose)
+
+    def observe_nodes(self) -> NodesObservation:
+        self._check()
+        return self._memory.observe_nodes()
+
+    def announce_server(
+        self, server: SessionBroker, incarnation: UUID, *, is_draining: bool
+    ) -> bool:
+        self._check()
+        return self._memory.announce_server(server, incarnation, is_draining=is_draining)
+
+    def end_server(self, server_id: int, incarnation: UUID) -> None:
+        self._check()
+        self._memory.end_server(server_id, incarnation)
+
+    def close(self) -> None:
+        pass
+
+    def _check(self) -> None:
+        if self.is_away:
+            raise DatabaseUnavailable("the database does not answer")
+
+
+class Server:
+    """A server whose nodes commit, as owners do."""
+
+    def __init__(self, scene: "Scene", server_id: int, incarnation: int) -> None:
+        self.served: list[int] = []
+        self.fails_at: int | None = None
+        self._clock = scene.clock
+        self.connection = Connection(scene.memory)
+        self.claims = NodeClaims(
+            self.connection,
+            broker(server_id),
+            UUID(int=incarnation),
+            serve=self._serve,
+            clock=scene.clock,
+            boot_ms=scene.clock.monotonic_ms,
+            make_pool=InlinePool,
+        )
+        self.task = asyncio.ensure_future(self.claims.run())
+
+    async def _serve(self, session: NodeSession) -> None:
+        self.served.append(session.node)
+        seq = session.owned.acquired.seq
+        try:
+            while True:
+                if session.node == self.fails_at:
+                    raise OSError("the disk of the tests is full")
+                await self._clock.sleep(COMMIT_EVERY_MS)
+                if not self.connection.is_away:
+                    seq += 1
+                    session.database.commit(session.owned.session, seq, Change())
+        except SessionFenced:
+            pass
+        finally:
+            self.served.remove(session.node)
+
+    async def kill(self) -> None:
+        """End without a word to anybody."""
+        self.connection.is_away = True
+        await self.stop()
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+class Scene:
+    """A cluster and its servers."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.memory = MemoryDatabase(now_ms=self.clock.monotonic_ms)
+        self.memory.create(cluster_id="test-cluster", store="memory://", nodes=NODES)
+        self.servers: list[Server] = []
+
+    def start(self, server_id: int) -> Server:
+        self.servers.append(Server(self, server_id, len(self.servers)))
+        return self.servers[-1]
+
+    async def pass_time(self, ms: int) -> None:
+        for _ in range(0, ms, LOOK_EVERY_MS):
+            await ticks()
+            self.clock.advance(LOOK_EVERY_MS)
+        await ticks()
+
+    @property
+    def owners(self) -> list[int | None]:
+        """The server of each node, as the database has it."""
+        return [each.server_id for each in self.memory.observe_nodes().nodes]
+
+    @property
+    def epochs(self) -> list[int]:
+        return [each.epoch for each in self.memory.observe_nodes().nodes]
+
+    @property
+    def counts(self) -> list[int]:
+        return [len(each.served) for each in self.servers]
+
+
+async def ticks() -> None:
+    for _ in range(TICKS):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    made = Scene()
+    yield made
+    for each in made.servers:
+        await each.stop()
+
+
+async def test_server_that_is_alone_owns_all_nodes(scene: Scene) -> None:
+    server = scene.start(1)
+    await scene.pass_time(LOOK_EVERY_MS)
+    assert [1, 2, 3, 4] == sorted(server.served)
+    assert [1, 1, 1, 1] == scene.owners
+
+
+async def test_servers_that_come_get_their_share_and_nothing_moves_afterwards(
+    scene: Scene,
+) -> None:
+    scene.start(1)
+    await scene.pass_time(COMMIT_EVERY_MS)
+    scene.start(2)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    assert [2, 2] == scene.counts
+    scene.start(3)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    assert [1, 1, 2] == sorted(scene.counts)
+    rest, epochs = scene.owners, scene.epochs
+    await scene.pass_time(60 * COMMIT_EVERY_MS)
+    assert (rest, epochs) == (scene.owners, scene.epochs)
+
+
+async def test_nodes_are_handed_over_one_at_a_time(scene: Scene) -> None:
+    scene.start(1)
+    await scene.pass_time(COMMIT_EVERY_MS)
+    scene.start(2)
+    for _ in range(100):
+        await asyncio.sleep(0)
+        assert scene.owners.count(None) <= 1
+        scene.clock.advance(50)
+
+
+async def test_nodes_of_a_killed_server_are_taken_over_by_the_others(scene: Scene) -> None:
+    servers = [scene.start(each) for each in (1, 2, 3)]
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    kept = {node: owner for node, owner in enumerate(scene.owners, 1) if owner != 1}
+    await servers[0].kill()
+    await scene.pass_time(FENCE_AFTER_MS - COMMIT_EVERY_MS)
+    assert 1 in scene.owners
+    await scene.pass_time(TAKEOVER_MS - FENCE_AFTER_MS + COMMIT_EVERY_MS)
+    assert [0, 2, 2] == scene.counts
+    assert kept.items() <= dict(enumerate(scene.owners, 1)).items()
+
+
+async def test_server_that_drains_hands_over_one_node_after_the_other(scene: Scene) -> None:
+    first, second = scene.start(1), scene.start(2)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    draining = asyncio.ensure_future(first.claims.drain())
+    while not draining.done():
+        await ticks()
+        assert scene.owners.count(None) <= 1
+        scene.clock.advance(50)
+    assert [] == first.served
+    await first.stop()
+    await scene.pass_time(2 * LOOK_EVERY_MS)
+    assert [1, 2, 3, 4] == sorted(second.served)
+    assert [2] == [each.server.broker_id for each in scene.memory.observe_nodes().servers]
+
+
+async def test_last_server_drains_at_once(scene: Scene) -> None:
+    server = scene.start(1)
+    await scene.pass_time(COMMIT_EVERY_MS)
+    await server.claims.drain()
+    assert NODES == len(server.served)
+    await server.stop()
+    assert [None] * NODES == scene.owners
+
+
+async def test_server_drains_although_the_others_do_not_claim(scene: Scene) -> None:
+    """They hang: they announce themselves, and do nothing else."""
+    server = scene.start(1)
+    await scene.pass_time(COMMIT_EVERY_MS)
+    draining = asyncio.ensure_future(server.claims.drain())
+    for _ in range(0, (NODES + 1) * HAND_OVER_MAX_MS, LOOK_EVERY_MS):
+        scene.memory.announce_server(broker(9), UUID(int=9), is_draining=False)
+        await scene.pass_time(LOOK_EVERY_MS)
+    assert draining.done()
+
+
+async def test_drain_does_not_wait_for_a_database_that_is_away(scene: Scene) -> None:
+    first, _ = scene.start(1), scene.start(2)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    first.connection.is_away = True
+    draining = asyncio.ensure_future(first.claims.drain())
+    await scene.pass_time(10 * LOOK_EVERY_MS)
+    assert draining.done()
+    assert 2 == len(first.served)
+
+
+async def test_fenced_node_ends_alone_and_is_claimed_again(scene: Scene) -> None:
+    server = scene.start(1)
+    await scene.pass_time(COMMIT_EVERY_MS)
+    second = scene.memory.node(2)
+    seen = second.observe()
+    assert seen is not None
+    assert second.fence(*seen)
+    await scene.pass_time(2 * COMMIT_EVERY_MS)
+    assert NODES == len(server.served)
+    assert [1, 2, 1, 1] == scene.epochs
+
+
+async def test_server_that_was_cut_off_comes_back(scene: Scene) -> None:
+    first, second = scene.start(1), scene.start(2)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    first.connection.is_away = True
+    await scene.pass_time(TAKEOVER_MS)
+    assert [2, 2, 2, 2] == scene.owners
+    first.connection.is_away = False
+    await scene.pass_time(20 * COMMIT_EVERY_MS)
+    assert [2, 2] == [len(first.served), len(second.served)]
+    assert 2 == scene.owners.count(1)
+
+
+async def test_outage_of_the_database_moves_no_node(scene: Scene) -> None:
+    servers = [scene.start(each) for each in (1, 2)]
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    before = scene.owners, scene.epochs
+    for each in servers:
+        each.connection.is_away = True
+    await scene.pass_time(3 * TAKEOVER_MS)
+    for each in servers:
+        each.connection.is_away = False
+    await scene.pass_time(2 * TAKEOVER_MS)
+    assert before == (scene.owners, scene.epochs)
+
+
+async def test_error_of_a_node_ends_the_server_and_the_others_take_over(scene: Scene) -> None:
+    first, second = scene.start(1), scene.start(2)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    first.fails_at = first.served[0]
+    await scene.pass_time(4 * COMMIT_EVERY_MS)
+    with pytest.raises(OSError, match="full"):
+        first.task.result()
+    assert [1, 2, 3, 4] == sorted(second.served)
+
+
+async def test_second_process_with_the_id_of_a_server_ends(scene: Scene) -> None:
+    first = scene.start(1)
+    await scene.pass_time(COMMIT_EVERY_MS)
+    second = scene.start(1)
+    await scene.pass_time(REFUSED_MAX_MS + 2 * COMMIT_EVERY_MS)
+    with pytest.raises(ServerIdTaken, match="another process is server 1"):
+        second.task.result()
+    assert NODES == len(first.served)
+
+
+async def test_server_that_starts_again_after_a_crash_gets_its_id_back(scene: Scene) -> None:
+    first = scene.start(1)
+    await scene.pass_time(COMMIT_EVERY_MS)
+    await first.kill()
+    second = scene.start(1)
+    await scene.pass_time(TAKEOVER_MS)
+    assert NODES == len(second.served)
+
+
+async def test_database_without_a_cluster_ends_the_server(scene: Scene) -> None:
+    scene.memory.restore(None)
+    server = scene.start(1)
+    await ticks()
+    with pytest.raises(NoCluster):
+        server.task.result()

@@ -1,0 +1,120 @@
+"""Plans of servers that see the same, and servers that come, drain and die."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from kledger.nodes.node_plan import NodePlan, plan_nodes
+
+IDS = range(1, 6)
+
+
+@pytest.mark.parametrize(
+    ("owners", "takers", "expected"),
+    [
+        ([None, None, None], [1], {1: NodePlan(claims=(1, 2, 3))}),
+        ([None, None, None], [1, 2], {1: NodePlan(claims=(1, 2)), 2: NodePlan(claims=(3,))}),
+        ([1, None, 2], [1, 2], {1: NodePlan(claims=(2,)), 2: NodePlan()}),
+        ([1, 1, 1], [1, 2, 3], {1: NodePlan(hand_over=3), 2: NodePlan(), 3: NodePlan()}),
+        ([1, 1, None], [1, 2, 3], {1: NodePlan(), 2: NodePlan(claims=(3,)), 3: NodePlan()}),
+        ([1, 1, 2], [1, 2], {1: NodePlan(), 2: NodePlan()}),
+        ([2, 2, 1], [1, 2], {1: NodePlan(), 2: NodePlan()}),
+        ([1, 1, 2, 2], [1, 2, 3], {1: NodePlan(), 2: NodePlan(hand_over=4), 3: NodePlan()}),
+        ([1, 1, 2], [2], {1: NodePlan(hand_over=1), 2: NodePlan()}),
+        ([1, None, 2], [2], {1: NodePlan(hand_over=1), 2: NodePlan(claims=(2,))}),
+        ([1, 1], [], {1: NodePlan()}),
+        ([9, 9, 1], [1, 2], {1: NodePlan(), 2: NodePlan()}),
+        ([1, 2], [1, 2, 3, 4], {1: NodePlan(), 3: NodePlan()}),
+    ],
+)
+def test_server_does_its_part(
+    owners: list[int | None], takers: list[int], expected: dict[int, NodePlan]
+) -> None:
+    of_nodes = dict(enumerate(owners, 1))
+    assert expected == {each: plan_nodes(each, of_nodes, takers) for each in expected}
+
+
+class Servers(RuleBasedStateMachine):
+    """Servers act on what they see, which is the same for all, one after the other."""
+
+    @initialize(count=st.integers(2, 12))
+    def begin(self, count: int) -> None:
+        self.owners: dict[int, int | None] = dict.fromkeys(range(1, count + 1))
+        self.live: set[int] = set()
+        self.draining: set[int] = set()
+
+    @property
+    def takers(self) -> set[int]:
+        return self.live - self.draining
+
+    @rule(server=st.sampled_from(IDS))
+    def start(self, server: int) -> None:
+        self.live.add(server)
+        self.draining.discard(server)
+
+    @rule(server=st.sampled_from(IDS))
+    def drain(self, server: int) -> None:
+        self.draining |= self.live & {server}
+
+    @rule(server=st.sampled_from(IDS))
+    def die(self, server: int) -> None:
+        self.live.discard(server)
+        self.draining.discard(server)
+
+    @rule(server=st.sampled_from(IDS))
+    def lose_nodes_of_a_dead_server(self, server: int) -> None:
+        if server not in self.live:
+            self.owners = {n: None if o == server else o for n, o in self.owners.items()}
+
+    @rule()
+    def act(self) -> None:
+        """Make the plans of all at the same moment, and then do what they say."""
+        before = dict(self.owners)
+        plans = {each: plan_nodes(each, before, self.takers) for each in sorted(self.live)}
+        handed_over = [
+            (each, plan.hand_over) for each, plan in plans.items() if plan.hand_over is not None
+        ]
+        assert len([each for each, _ in handed_over if each in self.takers]) <= 1
+        for each, node in handed_over:
+            assert each == before[node]
+            if each in self.takers:
+                assert None not in before.values()
+            self.owners[node] = None
+        for each, plan in plans.items():
+            for node in plan.claims:
+                assert (None, None) == (before[node], self.owners[node]), "claimed twice"
+                self.owners[node] = each
+
+    @rule()
+    def come_to_rest(self) -> None:
+        """Without further changes every node gets an owner, evenly, and then nothing moves."""
+        for server in set(self.owners.values()) - self.live:
+            self.owners = {n: None if o == server else o for n, o in self.owners.items()}
+        if not self.takers:
+            return
+        owned = Counter(self.owners.values())
+        share = -(-len(self.owners) // len(self.takers))
+        kept = sum(min(owned[each], share) for each in self.takers)
+        before = dict(self.owners)
+        for _ in range(2 * len(self.owners) + 2):
+            self.act()
+        counts = Counter(self.owners.values())
+        assert set(counts) <= self.takers
+        assert max(counts[each] for each in self.takers) <= share
+        assert min(counts[each] for each in self.takers) >= len(self.owners) // len(self.takers)
+        moved = sum(before[n] in self.takers and before[n] != o for n, o in self.owners.items())
+        fewest = max(0, sum(owned[each] for each in self.takers) - kept)
+        assert moved <= fewest + len(self.takers), "a node moved without need"
+        rest = dict(self.owners)
+        self.act()
+        assert rest == self.owners
+
+    @invariant()
+    def no_node_is_lost(self) -> None:
+        if hasattr(self, "owners"):
+            assert all(o is None or o in IDS for o in self.owners.values())
+
+
+TestServers = Servers.TestCase
