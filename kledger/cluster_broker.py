@@ -10,20 +10,17 @@ Must not know: command lines, signals.
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from kledger.cluster_owner import ClusterOwner, ServerCrashed
+from kledger.cluster_settings import describe_usable, owner_settings, session_broker_of
 from kledger.ledger.cluster import (
     ClusterDescription,
-    DatabaseError,
     DatabaseUnusable,
     OwnedSession,
     PostgresDatabase,
-    SessionBroker,
     SessionFenced,
     Standby,
-    check_cluster,
 )
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock, SystemClock, boot_ms
@@ -38,14 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EXIT_FAILURE: Final = 1
-TIER: Final = "tier"
-"""Below the URL of the cluster's object store: the copies of closed ledgers."""
-OFFLOAD_AT_ONCE: Final = {
-    "kledger.offload.threshold.bytes": "0",
-    "kledger.offload.deletion.lag.ms": "0",
-}
-"""Settings of topics, unless others are given: a closed ledger is better kept in the tier's format,
-and the objects of the write-ahead log get free."""
 
 
 class ClusterBroker:
@@ -65,11 +54,9 @@ class ClusterBroker:
             announce: called with the line of a standby, and with the ready line of an owner.
             clock: in place of the machine's.
         """
-        url, store = settings.cluster.url, settings.cluster.store
+        url = settings.cluster.url
         assert url is not None, "no URL of a database"
-        assert store is not None, "no URL of an object store"
         self._settings = settings
-        self._store_url = store
         self._announce = announce
         self._clock = clock or SystemClock()
         self._database = PostgresDatabase(url)
@@ -95,10 +82,10 @@ class ClusterBroker:
     async def _live(self) -> None:
         """Be a standby and an owner in turns."""
         while True:
-            cluster = await self._describe()
+            cluster = await describe_usable(self._settings, self._database, self._pool)
             standby = Standby(
                 self._database,
-                _broker_of(self._settings),
+                session_broker_of(self._settings),
                 clock=self._clock,
                 boot_ms=boot_ms,
                 pool=self._pool,
@@ -107,20 +94,6 @@ class ClusterBroker:
                 await self._own(cluster, await self._wait(standby))
             finally:
                 await standby.end()
-
-    async def _describe(self) -> ClusterDescription:
-        try:
-            cluster = await self._pool.run(self._database.describe)
-            check_cluster(
-                cluster,
-                store=self._store_url,
-                accepts_loss=self._settings.cluster.sql_asynchronous,
-            )
-        except DatabaseError as error:
-            raise CannotStart(
-                f"cluster.url: {error}", is_mistake=isinstance(error, DatabaseUnusable)
-            ) from error
-        return cluster
 
     async def _wait(self, standby: Standby) -> OwnedSession:
         """Wait until the session owns the cluster."""
@@ -155,7 +128,7 @@ class ClusterBroker:
     async def _own(self, cluster: ClusterDescription, owned: OwnedSession) -> None:
         """Serve as the owner, until the session is fenced."""
         owner = ClusterOwner(
-            _owner_settings(self._settings, cluster),
+            owner_settings(self._settings, cluster),
             self._database,
             cluster,
             pool=self._pool,
@@ -182,24 +155,3 @@ async def _end(ending: "asyncio.Future[int]") -> NoReturn:
 
 def _raise(error: BaseException) -> NoReturn:
     raise error
-
-
-def _broker_of(settings: Settings) -> SessionBroker:
-    """Return what others see of this process."""
-    server, kafka = settings.server, settings.kafka
-    shown = kafka.advertised_addresses or kafka.listener_addresses or server.kafka or ""
-    if not kafka.advertised_addresses and kafka.advertised_host:
-        shown = joined_address(kafka.advertised_host, kafka.advertised_port)
-    return SessionBroker(kafka.node_id, shown, server.native or "", server.admin or "")
-
-
-def _owner_settings(settings: Settings, cluster: ClusterDescription) -> Settings:
-    """Return the settings of the server of an owner: its data is in the cluster alone."""
-    url = settings.offload.url or f"{cluster.store.rstrip('/')}/{TIER}"
-    return replace(
-        settings,
-        topics=replace(settings.topics, configs={**OFFLOAD_AT_ONCE, **settings.topics.configs}),
-        server=replace(settings.server, memory=True),
-        offload=replace(settings.offload, url=url),
-        kafka=replace(settings.kafka, cluster_id=cluster.cluster_id),
-    )

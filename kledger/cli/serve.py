@@ -213,9 +213,9 @@ class _ServerEnd:
 
 
 async def _serve_cluster(settings: Settings) -> int:
-    """Serve as a broker without a disk."""
+    """Serve as a broker without a disk, or as a server of several nodes."""
     # Neither the database nor what it needs is loaded by a server with a data folder.
-    from kledger.cluster_broker import ClusterBroker
+    from kledger.cluster_settings import count_nodes
 
     ending = _ServerEnd()
     ending.code.add_done_callback(lambda _: ending.let_signals_kill())
@@ -224,7 +224,13 @@ async def _serve_cluster(settings: Settings) -> int:
         quick_start.freeze_objects(GC_THRESHOLDS)
         print(line, flush=True)
 
-    return await ClusterBroker(settings, announce=announce).run(ending.code)
+    if await count_nodes(settings) == 1:
+        from kledger.cluster_broker import ClusterBroker
+
+        return await ClusterBroker(settings, announce=announce).run(ending.code)
+    from kledger.nodes.node_server import NodeServer
+
+    return await NodeServer(settings, announce=announce).run(ending.code)
 
 
 async def _serve(settings: Settings, worker: "WorkerIdentity | None") -> int:

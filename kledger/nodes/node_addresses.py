@@ -6,7 +6,7 @@
 | its own port       | bootstrap port + K, which metadata names; any free one if that is 0         |
 | advertised port    | the one of the settings + K, if there is one                                |
 | port for peers     | the one of `cluster.peers` + K; any free one if that is 0, or not set       |
-| admin port         | none: that of the server                                                    |
+| admin port         | the one of the settings + K; that one is the server's own                   |
 | `node.id`          | K                                                                           |
 
 Rule: pure. A server may own any of the nodes at some time, so it has ports for all of them. A port
@@ -61,7 +61,9 @@ def plan_node_addresses(
         for node in range(1, nodes + 1):
             found[NodeListener(listener, node)] = host, _own_port(listener, port, node, nodes)
     if listening.admin is not None:
-        found[NodeListener(ADMIN, None)] = listening.admin
+        host, port = found[NodeListener(ADMIN, None)] = listening.admin
+        for node in range(1, nodes + 1):
+            found[NodeListener(ADMIN, node)] = host, _own_port(ADMIN, port, node, nodes)
     host, port = peers
     for node in range(1, nodes + 1):
         found[NodeListener(PEERS, node)] = host, _own_port(PEERS, port, node, nodes)
@@ -82,8 +84,8 @@ def node_changes(
         bound: what `plan_node_addresses` returned, with the ports that were found for 0.
     """
     own = {point.listener: address for point, address in bound.items() if point.node == node}
-    changes: dict[str, object] = {"kafka.node_id": node, "server.admin": None}
-    for listener in own.keys() & {KAFKA, NATIVE}:
+    changes: dict[str, object] = {"kafka.node_id": node}
+    for listener in own.keys() & {KAFKA, NATIVE, ADMIN}:
         changes[f"server.{listener}"] = joined_address(*own[listener])
     if listening.others:
         changes["kafka.listener_addresses"] = ",".join(

@@ -57,6 +57,7 @@ from kledger.ledger.cluster.postgres_connection import (
     READ_PATIENCE_MS,
     PostgresConnection,
 )
+from kledger.ledger.cluster.shared_statements import CREATE_SHARED
 from kledger.runtime.entropy import SystemEntropy
 from kledger.runtime.loop_thread import LoopStopped, LoopThread
 from kledger.runtime.tasks import Supervisor
@@ -220,6 +221,7 @@ class PostgresDatabase:
                 await create_schema(connection, node_statements.CLUSTER_SCHEMA)
                 if nodes > 1:
                     await connection.execute(node_statements.CREATE_NODES)
+                    await connection.execute(CREATE_SHARED)
                     await connection.execute(node_statements.create_node_owner(nodes))
                     secret = SystemEntropy().token(PEER_SECRET_BYTES)
                     await connection.execute(node_statements.INSERT_NODES, nodes, secret)

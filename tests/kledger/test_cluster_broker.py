@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 import kledger
-from kledger.cluster_broker import TIER
+from kledger.cluster_settings import TIER
 from kledger.ledger.cluster import standby
 from kledger.settings import load
 from kledger.wiring import CannotStart

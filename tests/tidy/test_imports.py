@@ -78,7 +78,7 @@ def imports_behind_the_face(path: PurePosixPath, text: str) -> list[str]:
     allowed = ["ledger.testing", "ledger.row_format", "ledger.record_table", "ledger.shared_tables"]
     if path.parts[:2] == ("kledger", "cli"):
         allowed += ["ledger.inspection", "ledger.cluster"]
-    has_no_disk = path.name in {"cluster_broker.py", "cluster_owner.py"}
+    has_no_disk = path.name in {"cluster_broker.py", "cluster_owner.py", "cluster_settings.py"}
     if has_no_disk or path.parts[:2] == ("kledger", "nodes"):
         allowed += ["ledger.cluster"]
     if path.parts[:2] == ("kledger", "spark"):
