@@ -42,6 +42,7 @@ SERVER_SETTINGS: Final = {
     "client_connection_check_interval": "5s",  # ends statements whose client has gone
     "default_transaction_isolation": "read committed",
     "idle_in_transaction_session_timeout": "10s",
+    "jit": "off",  # a statement here takes less time than its compilation
     "lock_timeout": "0",
     "statement_timeout": "0",
     "synchronous_commit": "on",  # whatever the defaults of the database and the user say

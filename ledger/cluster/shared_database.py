@@ -144,7 +144,7 @@ class SharedDatabase:
             raise AlreadyClosed("the shared tables are closed")
 
     async def close(self) -> None:
-        """End both connections; what is being written fails. Idempotent.
+        """End both connections; what is being written fails, and may be there. Idempotent.
 
         The tables of all nodes are closed before.
         """
@@ -461,7 +461,7 @@ class DatabaseRows:
     async def close(self) -> None:
         """Wait for what is being decided and written. Idempotent.
 
-        While the database is away, what is being written fails.
+        While the database is away, what is being written fails, and may be there nevertheless.
         """
         if not self.is_closed:
             self.is_closed = True

@@ -66,11 +66,12 @@ SELECT m.number, m.forgotten, n.token, coalesce(s.token = $2, false) AS continue
 FROM kledger.shared_state m
 JOIN kledger.shared_write n ON n.number = m.number
 LEFT JOIN kledger.shared_write s ON s.number = $1
-LEFT JOIN kledger.shared_row r ON r.number > $1
+LEFT JOIN kledger.shared_row r ON r.number > $1 AND r.number < 9223372036854775807
 ORDER BY r.number
 """
 """What follows the write with that number and token; `continues`: that write is known. It is not,
-if its deletions are forgotten, or if a failover has lost it."""
+if its deletions are forgotten, or if a failover has lost it. By the upper
+limit the planner expects few rows, and takes the index of numbers."""
 
 ALL: Final = """
 SELECT m.number, m.forgotten, n.token, true AS continues,

@@ -1,15 +1,18 @@
 """Shared tables in a database whose connections die, which is away, or has lost commits."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from random import Random
 
 import pytest
+import uvloop
 
 from kledger.ledger import StorageFailed, StoreUnusable
 from kledger.ledger.cluster import shared_database as module
+from kledger.ledger.cluster.postgres_connection import LOST_PEER_MS
 from kledger.ledger.cluster.shared_database import SharedDatabase
 from kledger.ledger.shared_tables import SharedTables
 from kledger.runtime.clock import SystemClock
@@ -388,6 +391,22 @@ async def test_database_that_is_away_is_not_opened(
     with postgres_server.stopped(), pytest.raises(StorageFailed, match="no connection"):
         await SharedDatabase.open(url, clock=SystemClock(), supervisor=supervisor)
     await supervisor.close()
+
+
+def test_tables_work_on_the_event_loop_of_servers(proxied_url: str) -> None:
+    """Their connections live on it, and watch whether the machine at the other end is there."""
+
+    async def change() -> int:
+        async with shared_database(proxied_url) as database, node_tables(database) as tables:
+            words = SharedWords(tables)
+            await put(tables, words, "a", "1")
+            await tables.refresh()
+            assert "1" == words.get("a")
+            end = database._writer.current._transport.get_extra_info("socket")
+            return int(end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert LOST_PEER_MS == runner.run(change())
 
 
 # Everything together
