@@ -166,11 +166,11 @@ async def test_deletions_that_are_forgotten_are_found_by_reading_everything(
 ) -> None:
     monkeypatch.setattr(module, "DELETIONS_MAX", 3)
     monkeypatch.setattr(module, "FORGET_ROWS", 1)
+    monkeypatch.setattr(SharedDatabase, "_look_unasked", lambda _: None)
     one, other = await start(url), await start(url)
     await one.put("a", "1")
     await one.put("b", "1")
     await other.tables.refresh()
-    monkeypatch.setattr(SharedDatabase, "_look_unasked", lambda _: None)
     await one.put("a", None)
     for number in range(6):
         await one.put("c", str(number))
