@@ -8,6 +8,7 @@ Must not know: which nodes this process owns, how they are served.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kledger.cluster import BrokerCluster
@@ -15,6 +16,7 @@ from kledger.gateway.cluster_brokers import ClusterBrokers
 from kledger.gateway.net.server import host_for_clients
 from kledger.gateway.peers.peers import Peers
 from kledger.gateway.peers.tcp_peers import TcpPeers
+from kledger.ledger.cluster import SharedDatabase
 from kledger.ledger.shared_tables import SharedTables
 from kledger.nodes.node_addresses import (
     PEERS,
@@ -25,6 +27,7 @@ from kledger.nodes.node_addresses import (
     plan_node_addresses,
 )
 from kledger.runtime.entropy import Entropy, SystemEntropy
+from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
     from kledger.runtime.clock import Clock
     from kledger.runtime.containment import Containment
-    from kledger.runtime.tasks import Supervisor
 
 
 class NodesDescription(Protocol):
@@ -66,6 +68,43 @@ class TableSource(Protocol):
     async def close(self) -> None:
         """Close it, behind the tables of all nodes."""
         ...
+
+
+class DatabaseTables:
+    """The shared rows in the database of a cluster; a `TableSource`."""
+
+    def __init__(self, database: SharedDatabase, supervisor: Supervisor) -> None:
+        self._database = database
+        self._supervisor = supervisor
+
+    @classmethod
+    async def open(cls, url: str, clock: "Clock") -> "DatabaseTables":
+        """Connect, and read all rows.
+
+        Args:
+            url: of the database.
+            clock: for the interval of looks.
+
+        Raises:
+            StorageFailed: the database is away.
+            StoreUnusable: it has no cluster, or cannot be used.
+        """
+        supervisor = Supervisor()
+        try:
+            database = await SharedDatabase.open(url, clock=clock, supervisor=supervisor)
+        except BaseException:
+            await supervisor.close()
+            raise
+        return cls(database, supervisor)
+
+    async def tables(self, containment: "Containment") -> SharedTables:
+        """Return the tables of a node. Raises LedgerError: they cannot be read."""
+        return await self._database.tables(containment)
+
+    async def close(self) -> None:
+        """End the connections, behind the tables of all nodes."""
+        await self._database.close()
+        await self._supervisor.close()
 
 
 class NodeMembers:
@@ -110,6 +149,17 @@ class NodeMembers:
         except WorkersMistake as error:
             self._ports.close()
             raise NodesMistake(str(error)) from None
+
+    @classmethod
+    def of_database(
+        cls, url: str, description: NodesDescription, settings: Settings, clock: "Clock"
+    ) -> "NodeMembers":
+        """Return the nodes of a cluster in a database, which the first node connects to.
+
+        Raises:
+            NodesMistake: a port is in use, or cannot be.
+        """
+        return cls(partial(DatabaseTables.open, url, clock), description, settings)
 
     @property
     def bootstrap(self) -> Mapping[str, Address]:

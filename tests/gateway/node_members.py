@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kledger.ledger.shared_tables import SharedTables
-from kledger.nodes.node_member import NodeMembers
+from kledger.nodes.node_member import DatabaseTables, NodeMembers, TableSource
+from kledger.runtime.clock import SystemClock
 from kledger.runtime.containment import Containment
 from kledger.runtime.manual_clock import ManualClock
 from kledger.runtime.tasks import Supervisor
@@ -51,8 +52,11 @@ class NodeMembersOfTest(NodeMembers):
         nodes: int,
         settings: Settings | None = None,
         secret: bytes = SECRET,
+        database_url: str | None = None,
     ) -> None:
-        async def open_tables() -> FolderTables:
+        async def open_tables() -> TableSource:
+            if database_url is not None:
+                return await DatabaseTables.open(database_url, SystemClock())
             return FolderTables(folder)
 
         super().__init__(

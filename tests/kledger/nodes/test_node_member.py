@@ -24,12 +24,14 @@ from kledger.nodes.node_addresses import NodesMistake
 from kledger.runtime.containment import Containment
 from kledger.runtime.manual_clock import ManualClock
 from kledger.runtime.tasks import Supervisor
+from kledger.setting_values import split_address
 from kledger.settings import ClusterSettings, Settings
 from kledger.wiring import BrokerServer
 from tests.gateway.cluster import named
 from tests.gateway.node_members import SECRET, NodeMembersOfTest, settings_of_nodes
 from tests.gateway.running import batch, fetch, produce
 from tests.gateway.wire_client import WireClient
+from tests.ledger.shared_words import create_shared
 
 HOST = "127.0.0.1"
 TOPIC = CreatableTopic(name="t", num_partitions=4, replication_factor=1)
@@ -52,6 +54,12 @@ class ServerOfTest:
     @property
     def bootstrap(self) -> tuple[str, int]:
         return self.members.bootstrap["kafka"]
+
+    def address(self, node: int) -> tuple[str, int]:
+        """Return the own address of a node, which ends with it alone."""
+        own = self.members.node_settings(node).server.kafka
+        assert own is not None
+        return split_address("server.kafka", own)
 
     async def own(self, node: int, *, leader_epoch: int = 1) -> None:
         """Serve a node."""
@@ -78,13 +86,16 @@ class ServerOfTest:
 
 
 @asynccontextmanager
-async def servers(folder: Path, count: int = 1) -> AsyncIterator[list[ServerOfTest]]:
+async def servers(
+    folder: Path, count: int = 1, database_url: str | None = None
+) -> AsyncIterator[list[ServerOfTest]]:
     """Run servers of a cluster of two nodes, the first of which owns both."""
     engines: dict[int, FaultyEngine] = {}
     async with AsyncExitStack() as stack:
         found = []
         for _ in range(count):
-            found.append(ServerOfTest(NodeMembersOfTest(folder, 2), engines))
+            members = NodeMembersOfTest(folder, 2, database_url=database_url)
+            found.append(ServerOfTest(members, engines))
             stack.push_async_callback(found[-1].close)
         for node in (1, 2):
             await found[0].own(node)
@@ -124,8 +135,15 @@ async def test_the_bootstrap_address_survives_a_node_that_leaves(tmp_path: Path)
                 pass
 
 
-async def test_a_node_that_moves_is_the_same_broker_at_another_address(tmp_path: Path) -> None:
-    async with servers(tmp_path, 2) as (one, two):
+@pytest.mark.parametrize("has_database", [False, True], ids=["folder", "database"])
+async def test_a_node_that_moves_is_the_same_broker_at_another_address(
+    tmp_path: Path, has_database: bool, request: pytest.FixtureRequest
+) -> None:
+    url = None
+    if has_database:
+        url = request.getfixturevalue("postgres_url")
+        create_shared(request.getfixturevalue("postgres_server"), url)
+    async with servers(tmp_path, 2, url) as (one, two):
         async with WireClient(*one.bootstrap) as client:
             await client.ask(CreateTopicsRequest(topics=[TOPIC], timeout_ms=60_000), 7)
             before = await client.ask(METADATA, 12)
@@ -154,13 +172,14 @@ async def test_a_moved_coordinator_has_an_unknown_id_in_the_first_answer_of_a_co
 ) -> None:
     """librdkafka forgets its old address at no other answer, and hangs in transactions."""
     transactional_id, group_id = named(1, 2), named(1, 2, "g")
-    async with servers(tmp_path, 2) as (one, two), WireClient(*one.bootstrap) as client:
+    async with servers(tmp_path, 2) as (one, two), WireClient(*one.address(1)) as client:
 
         async def coordinator(key: str, kind: int) -> tuple[int, str]:
             found = await client.ask(FindCoordinatorRequest(key=key, key_type=kind), 3)
             assert 0 == found.error_code
             return found.node_id, f"{found.host}:{found.port}"
 
+        await client.ask(METADATA, 12)  # now it knows what others have changed
         before = one.members.node_settings(2).server.kafka
         assert [(2, before)] * 2 == [await coordinator(transactional_id, 1) for _ in range(2)]
         await one.leave(2)
