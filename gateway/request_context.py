@@ -37,7 +37,7 @@ class Peer:
     Attributes:
         listener: that its connection came in on; None: the one of `server.kafka`.
         is_token: whether it logged in with a delegation token.
-        known_moves: brokers that it was told to have moved, each with the number of the move.
+        known_moves: key types and coordinators that it was told to have moved, with the last move.
     """
 
     host: str
@@ -47,7 +47,7 @@ class Peer:
     software_version: str = UNKNOWN_SOFTWARE
     is_token: bool = False
     listener: AdvertisedAddress | None = None
-    known_moves: dict[int, int] = field(default_factory=dict)
+    known_moves: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
     def may_use_token_requests(self) -> bool:

@@ -3,9 +3,10 @@
 Behaviour:
 - This node coordinates every group and every transactional id: its id, and the address
   that the listener of the request advertises.
-- The coordinator of a transactional id that has moved to another address has another id in the
-  first answer on a connection; its address is right. librdkafka, at least up to 2.16, keeps the
-  address of that coordinator as long as its id is the same (`rd_kafka_txn_coord_set`), and would
+- A coordinator that has moved to another address has another id in the
+- A coordinator that has moved to another address has another id in the first answer of its key type
+  on a connection; its address is right. librdkafka, at least up to 2.16, keeps the
+  address of a coordinator as long as its id is the same (`rd_kafka_txn_coord_set`), and would
   ask where nobody listens for ever. At an id that it does not know it forgets the coordinator, asks
   for metadata, which name the new address, and then again. Other clients use the address.
 - Each requested key gets an entry. A client that may not describe the group or transactional id
@@ -74,7 +75,7 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
     wanted = services.brokers.coordinator_id(shards.number_of(key))
     for node_id, host, port in services.brokers.all(context.advertised):
         if node_id == wanted:
-            is_news = key_type == TRANSACTION_KEY and _is_news(context, wanted)
+            is_news = _is_news(context, key_type, wanted)
             shown = MOVED_IDS + node_id if is_news else node_id
             return Coordinator(key=key, node_id=shown, host=host, port=port, error_message=None)
     return Coordinator(
@@ -87,10 +88,10 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
     )
 
 
-def _is_news(context: RequestContext, broker_id: int) -> bool:
+def _is_news(context: RequestContext, key_type: int, broker_id: int) -> bool:
     """Return whether the client has not been told yet that a broker has moved; now it has."""
     move = context.services.brokers.recent_move(broker_id)
-    if move is None or context.peer.known_moves.get(broker_id) == move:
+    if move is None or context.peer.known_moves.get((key_type, broker_id)) == move:
         return False
-    context.peer.known_moves[broker_id] = move
+    context.peer.known_moves[key_type, broker_id] = move
     return True
