@@ -20,7 +20,6 @@ from kledger.ledger.cluster import (
     DatabaseUnusable,
     NodesDatabase,
     PostgresDatabase,
-    SharedDatabase,
 )
 from kledger.nodes.node_addresses import NodesMistake
 from kledger.nodes.node_claims import NodeClaims, NodeSession, ServerIdTaken
@@ -28,7 +27,6 @@ from kledger.nodes.node_member import NodeMembers
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock, SystemClock, boot_ms
 from kledger.runtime.entropy import SystemEntropy
-from kledger.runtime.tasks import Supervisor
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
 from kledger.wiring import BrokerServer, CannotStart
@@ -64,7 +62,6 @@ class NodeServer:
         self._settings = settings
         self._announce = announce
         self._clock = clock or SystemClock()
-        self._supervisor = Supervisor()
         self._serving: dict[int, BrokerServer] = {}
         self._admin_address = "-"
         self._is_ready = False
@@ -82,7 +79,6 @@ class NodeServer:
             cluster = await describe_usable(self._settings, database, pool)
             return await self._run(cluster, database, ending)
         finally:
-            await self._supervisor.close()
             await pool.run(database.close)
             pool.close()
 
@@ -90,7 +86,7 @@ class NodeServer:
         self, cluster: ClusterDescription, database: PostgresDatabase, ending: "asyncio.Future[int]"
     ) -> int:
         try:
-            members = NodeMembers(self._open_tables, cluster, self._settings)
+            members = NodeMembers.of_database(self._url, cluster, self._settings, self._clock)
         except NodesMistake as error:
             raise CannotStart(str(error), is_mistake=True) from error
         try:
@@ -103,9 +99,6 @@ class NodeServer:
                     await listener.stop()
         finally:
             await members.close()
-
-    async def _open_tables(self) -> SharedDatabase:
-        return await SharedDatabase.open(self._url, clock=self._clock, supervisor=self._supervisor)
 
     async def _listen(self) -> "AdminListener | None":
         """Serve the pages of this process."""

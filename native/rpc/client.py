@@ -115,6 +115,11 @@ class RpcClient:
         return self._connection.address
 
     @property
+    def operation_timeout_ms(self) -> int:
+        """The limit of connecting, opening a link, and a call."""
+        return self._connection.operation_timeout_ms
+
+    @property
     def brokers(self) -> tuple[str, ...]:
         """The brokers of the server's cluster when it was connected; empty: it is alone."""
         return self._connection.brokers

@@ -55,6 +55,15 @@ class BrokerClient(Broker, Protocol):
         """HOST:PORT of the broker."""
         ...
 
+    @property
+    def operation_timeout_ms(self) -> int:
+        """The limit of connecting, opening a link, and a call."""
+        ...
+
+    async def connect(self, *, timeout_ms: int | None, retry_ms: int | None) -> None:
+        """Return when it is connected, at once if it is; see `RpcClient.connect`."""
+        ...
+
     async def ask_brokers(self) -> Sequence[str]:
         """Return HOST:PORT of each broker of its cluster; an empty text is one not known yet."""
         ...
@@ -77,6 +86,9 @@ FOLLOW_MS_MAX = 5_000
 """How long a broker may need to learn of partitions that it leads."""
 FOLLOW_RETRY_FIRST_MS = 5
 FOLLOW_RETRY_MAX_MS = 250
+MOVED_MS = 1_000
+"""After so long without a connection to a leader its address is looked up again: a broker of a
+cluster of nodes moves to other servers."""
 CHANNEL_0 = 0
 """One broker leads all channels of a named topic."""
 ANY_HOSTS = {"0.0.0.0", "[::]", "::", ""}
@@ -203,13 +215,15 @@ class RoutingBroker:
         known = self._topics.get(name)
         if known is not None and (partition < len(known.leaders) or not known.leaders):
             try:
+                known = await self._reachable(known, partition)
                 return await ask(self._leader(known, partition))
             except NotLeaderForPartition:
                 pass
             except (Unavailable, TopicNotFound):
                 self._topics.pop(name, None)
                 raise
-        return await ask(self._leader(await self.lookup(topic, create=False), partition))
+        found = await self._reachable(await self.lookup(topic, create=False), partition)
+        return await ask(self._leader(found, partition))
 
     async def ask_leaders(self, topic: str, ask: Ask[R], combine: Combine[R]) -> R:
         """Ask all leaders of a topic, and combine their answers.
@@ -220,7 +234,7 @@ class RoutingBroker:
         begun_ms = self._clock.monotonic_ms()
         backoff = Backoff(self._entropy, first_ms=FOLLOW_RETRY_FIRST_MS, max_ms=FOLLOW_RETRY_MAX_MS)
         while True:
-            info = await self.lookup(topic, create=False)
+            info = await self._reachable(await self.lookup(topic, create=False))
             if len(set(info.leaders)) <= 1:
                 return await ask(self._leader(info, 0))
             clients = {
@@ -245,6 +259,25 @@ class RoutingBroker:
             return [await ask(self.first)]
         clients = {address: self._client(address) for address in addresses}
         return list((await _ask_all(clients, ask)).values())
+
+    async def _reachable(self, info: TopicInfo, partition: int | None = None) -> TopicInfo:
+        """Return a look-up whose leaders are connected, of a partition or of all.
+
+        Raises:
+            Unavailable: one was not reached within the operation timeout.
+        """
+        begun_ms = self._clock.monotonic_ms()
+        while True:
+            partitions = range(len(info.leaders)) if partition is None else (partition,)
+            clients = {self._leader(info, each) for each in partitions} - {self.first}
+            try:
+                for each in clients:
+                    await each.connect(timeout_ms=MOVED_MS, retry_ms=None)
+                return info
+            except Unavailable:
+                if self._clock.monotonic_ms() - begun_ms >= self.first.operation_timeout_ms:
+                    raise
+            info = await self.lookup(info.name, create=False)
 
     def _leader(self, info: TopicInfo, partition: int) -> BrokerClient:
         """Return the client of a leader; if there is none, of the broker that says so."""

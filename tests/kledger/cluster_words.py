@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 from kledger.cluster_broker import ClusterBroker
 from kledger.ledger.cluster import PostgresDatabase
+from kledger.nodes.node_server import NodeServer
 from kledger.settings import Settings, load
 from kledger.wiring import CannotStart
 
@@ -14,10 +15,10 @@ from kledger.wiring import CannotStart
 class Cluster:
     """A cluster that was made, and the settings of its brokers."""
 
-    def __init__(self, url: str, store: str) -> None:
+    def __init__(self, url: str, store: str, *, nodes: int = 1) -> None:
         self.url, self.store = url, store
         self.database = PostgresDatabase(url)
-        self.database.create(cluster_id="test-cluster", store=self.store)
+        self.database.create(cluster_id="test-cluster", store=self.store, nodes=nodes)
 
     def settings(self, broker_id: int = 1, native: bool = True, /, **flags: object) -> Settings:
         """Return settings; a test that starts processes has no native listener, as gRPC forks."""
@@ -44,10 +45,10 @@ class Cluster:
 class Running:
     """A broker that runs as a task, and what it has announced."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, make: type[ClusterBroker | NodeServer]) -> None:
         self.lines: asyncio.Queue[str] = asyncio.Queue()
         self.ending: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        broker = ClusterBroker(settings, announce=self.lines.put_nowait)
+        broker = make(settings, announce=self.lines.put_nowait)
         self.task = asyncio.ensure_future(broker.run(self.ending))
 
     async def line(self) -> str:
@@ -84,8 +85,10 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Running]:
-    made = Running(settings)
+async def running(
+    settings: Settings, make: type[ClusterBroker | NodeServer] = ClusterBroker
+) -> AsyncIterator[Running]:
+    made = Running(settings, make)
     try:
         yield made
     finally:

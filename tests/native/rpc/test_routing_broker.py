@@ -34,6 +34,7 @@ from tests.native.two_workers import two_workers
 
 FIRST = "first:1"
 LEADERS = ("a:1", "b:2", "a:1")
+MOVED = ("a:1", "c:3", "a:1")
 
 
 class ConnectedBroker(RecordingBroker):
@@ -45,6 +46,14 @@ class ConnectedBroker(RecordingBroker):
         self.leaders = leaders
         self.positions: list[Position] = []
         self.catch_ups = 0
+        self.operation_timeout_ms = 30_000
+        self.is_away = False
+        self.moves_after: int | None = None
+        """So many calls later the leader of partition 1 is at another address."""
+
+    async def connect(self, *, timeout_ms: int | None, retry_ms: int | None) -> None:
+        if self.is_away:
+            raise Unavailable(f"{self.address}: refused for {timeout_ms} ms of {retry_ms}")
 
     async def catch_up(self) -> None:
         self.catch_ups += 1
@@ -54,6 +63,8 @@ class ConnectedBroker(RecordingBroker):
 
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
         found = await super().lookup(topic, create=create)
+        if self.moves_after is not None and len(self.calls) > self.moves_after:
+            self.leaders = MOVED
         return found._replace(leaders=self.leaders)
 
     async def committed_ends(self, topic: str) -> list[Position]:
@@ -65,12 +76,20 @@ class Cluster:
     def __init__(self, leaders: tuple[str, ...] = LEADERS) -> None:
         self.first = ConnectedBroker(FIRST, leaders)
         self.connected: dict[str, ConnectedBroker] = {}
+        self.away: set[str] = set()
         self.client = RoutingBroker(self.first, self.connect)
 
     def connect(self, address: str) -> ConnectedBroker:
         assert address not in self.connected
         made = self.connected[address] = ConnectedBroker(address)
+        made.is_away = address in self.away
         return made
+
+    def lose(self, address: str) -> None:
+        """Let nothing answer at an address from now on."""
+        self.away.add(address)
+        if address in self.connected:
+            self.connected[address].is_away = True
 
     def called(self, *, lookups: bool = False) -> dict[str, list[tuple[Any, ...]]]:
         """Return the calls by the brokers that got some."""
@@ -224,6 +243,27 @@ async def test_leaders_are_looked_up_again_after_a_failure(error: Exception) -> 
     cluster.first.leaders = ("a:1", "a:1", "a:1")
     await cluster.client.last_record("orders", 1)
     assert [("last_record", "orders", 1)] == cluster.called()["a:1"]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_leader_that_has_moved_is_found_at_its_new_address(is_known: bool) -> None:
+    cluster = Cluster()
+    if is_known:
+        await cluster.client.last_record("orders", 1)
+    cluster.lose("b:2")
+    cluster.first.moves_after = len(cluster.first.calls) + 1
+    await cluster.client.last_record("orders", 1)
+    assert [("last_record", "orders", 1)] == cluster.called()["c:3"]
+    await cluster.client.subscriptions("orders")
+    assert [("subscriptions", "orders")] == cluster.called()["c:3"][1:]
+
+
+async def test_leader_that_is_not_reached_in_time_is_unavailable() -> None:
+    cluster = Cluster()
+    cluster.lose("b:2")
+    cluster.first.operation_timeout_ms = 0
+    with pytest.raises(Unavailable, match="b:2: refused for 1000 ms"):
+        await cluster.client.last_record("orders", 1)
 
 
 async def test_leader_that_has_not_started_is_unavailable() -> None:
