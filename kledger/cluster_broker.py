@@ -24,7 +24,7 @@ from kledger.ledger.cluster import (
 )
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock, SystemClock, boot_ms
-from kledger.runtime.concurrent_work import run_both
+from kledger.runtime.concurrent_work import run_until
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
 from kledger.wiring import BrokerServer, CannotStart
@@ -71,15 +71,15 @@ class ClusterBroker:
         """
         try:
             await BrokerServer(self._settings, on_crash=_raise).check()
-            await run_both(self._live(), _end(ending))
-        except _Ended as ended:
-            return ended.code
+            return await run_until(self._live(), ending)
+        except ServerCrashed:
+            logger.exception("stopping: the server has crashed")
+            return EXIT_FAILURE
         finally:
             await self._pool.run(self._database.close)
             self._pool.close()
-        raise AssertionError("both end with an error")
 
-    async def _live(self) -> None:
+    async def _live(self) -> NoReturn:
         """Be a standby and an owner in turns."""
         while True:
             cluster = await describe_usable(self._settings, self._database, self._pool)
@@ -134,23 +134,7 @@ class ClusterBroker:
             pool=self._pool,
             clock=self._clock,
         )
-        try:
-            await owner.serve(owned, on_ready=lambda server: self._announce(server.ready_line()))
-        except ServerCrashed as error:
-            logger.exception("stopping: the server has crashed")
-            raise _Ended(EXIT_FAILURE) from error
-
-
-class _Ended(Exception):
-    """Somebody has ended the broker."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-
-async def _end(ending: "asyncio.Future[int]") -> NoReturn:
-    raise _Ended(await ending)
+        await owner.serve(owned, on_ready=lambda server: self._announce(server.ready_line()))
 
 
 def _raise(error: BaseException) -> NoReturn:

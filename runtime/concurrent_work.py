@@ -6,11 +6,12 @@ Must not know: what the steps do.
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Coroutine
+from typing import Any, NoReturn, TypeVar
 
 First = TypeVar("First")
 Second = TypeVar("Second")
+Result = TypeVar("Result")
 
 
 async def run_both(
@@ -39,6 +40,28 @@ async def run_both(
         if not each.cancelled():
             each.result()  # raises what has ended both
     return tasks[0].result(), tasks[1].result()
+
+
+async def run_until(work: Awaitable[Result], end: Awaitable[Result]) -> Result:
+    """Run `work` until it or `end` returns; return what the first of them returns.
+
+    The other one is cancelled and awaited. If `work` raises on its way, that is raised.
+    """
+    try:
+        await run_both(_raise_result(work), _raise_result(end))
+    except _Returned as returned:
+        return returned.result  # type: ignore[no-any-return]  # an exception has no type argument
+    raise AssertionError("neither of them returns to here")
+
+
+class _Returned(Exception):
+    def __init__(self, result: Any) -> None:
+        super().__init__(result)
+        self.result = result
+
+
+async def _raise_result(step: Awaitable[Any]) -> NoReturn:
+    raise _Returned(await step)
 
 
 def _has_failed(task: asyncio.Task[Any]) -> bool:

@@ -11,7 +11,7 @@ Must not know: what serving a node means, command lines, signals.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, NoReturn, Protocol, TypeAlias
 from uuid import UUID
 
 from kledger.ledger.cluster import (
@@ -143,7 +143,7 @@ class NodeClaims:
         """The nodes that it serves, claims or is handing over."""
         return self._tasks.keys()
 
-    async def run(self) -> None:
+    async def run(self) -> NoReturn:
         """Own what the plan says, for ever; then end all that is owned, at the same time.
 
         Raises:

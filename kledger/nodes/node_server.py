@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from kledger.cluster_owner import ClusterOwner, ServerCrashed
 from kledger.cluster_settings import describe_usable, owner_settings, session_broker_of
@@ -26,6 +26,7 @@ from kledger.nodes.node_claims import NodeClaims, NodeSession, ServerIdTaken
 from kledger.nodes.node_member import NodeMembers
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock, SystemClock, boot_ms
+from kledger.runtime.concurrent_work import run_until
 from kledger.runtime.entropy import SystemEntropy
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
@@ -127,34 +128,14 @@ class NodeServer:
             boot_ms=boot_ms,
             make_pool=partial(BlockingPool, 1),
         )
-        owning = asyncio.ensure_future(claims.run())
         try:
-            both: list[asyncio.Future[Any]] = [owning, ending]
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not owning.done():
-                draining = asyncio.ensure_future(claims.drain())
-                await asyncio.wait({owning, draining}, return_when=asyncio.FIRST_COMPLETED)
-                draining.cancel()
-        finally:
-            if not owning.done():
-                owning.cancel()
-            await asyncio.wait({owning})
-        return self._exit_code(owning, ending)
-
-    def _exit_code(self, owning: "asyncio.Task[None]", ending: "asyncio.Future[int]") -> int:
-        """Return how the process ends; raise what it could not do."""
-        error = None if owning.cancelled() else owning.exception()
-        match error:
-            case None:
-                return ending.result()
-            case ServerIdTaken() | DatabaseUnusable():
-                setting = "node.id" if isinstance(error, ServerIdTaken) else "cluster.url"
-                raise CannotStart(f"{setting}: {error}", is_mistake=True) from error
-            case ServerCrashed():
-                logger.error("stopping: the server of a node has crashed", exc_info=error)
-                return EXIT_FAILURE
-            case _:
-                raise error
+            return await run_until(claims.run(), _drained(claims, ending))
+        except (ServerIdTaken, DatabaseUnusable) as error:
+            setting = "node.id" if isinstance(error, ServerIdTaken) else "cluster.url"
+            raise CannotStart(f"{setting}: {error}", is_mistake=True) from error
+        except ServerCrashed:
+            logger.exception("stopping: the server of a node has crashed")
+            return EXIT_FAILURE
 
     async def _serve(self, members: NodeMembers, session: NodeSession) -> None:
         """Serve a node until its session is fenced, or the node is handed over."""
@@ -190,6 +171,13 @@ class _Databases:
 
     def node(self, node: int) -> ClusterDatabase:
         return PostgresDatabase(self._url, node=node)
+
+
+async def _drained(claims: NodeClaims, ending: "asyncio.Future[int]") -> int:
+    """Wait for the exit code, and then until no node is left that another server can take."""
+    code = await ending
+    await claims.drain()
+    return code
 
 
 def _raise(error: BaseException) -> NoReturn:

@@ -21,6 +21,7 @@ from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
+from kledger.ledger.cluster.database import FORMAT_OF_NODES
 from kledger.process import ServerProcess
 from kledger.setting_values import split_address
 from kledger.wiring import CannotStart
@@ -148,9 +149,9 @@ async def test_cluster_of_a_newer_version_is_refused(
     cluster: Cluster, postgres_server: PostgresServer
 ) -> None:
     name = cluster.url.partition("@/")[2].partition("?")[0]
-    newer = "UPDATE kledger.cluster SET format = format + 1"
+    newer = f"UPDATE kledger.cluster SET format = {FORMAT_OF_NODES + 1}"
     await asyncio.to_thread(postgres_server.execute, newer, database=name)
-    with pytest.raises(CannotStart, match="format"):
+    with pytest.raises(CannotStart, match=f"format {FORMAT_OF_NODES + 1}, expected"):
         async with running(cluster.settings(1, False)) as broker:
             await broker.line()
     assert [] == cluster.database.describe().sessions

@@ -77,10 +77,10 @@ async def test_a_topic_that_becomes_a_named_topic_stays_at_its_broker(
 async def test_a_topic_that_grows_meanwhile_does_not_become_one(
     cluster: list[SharingBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker has not heard of the new partitions when it looks at the leaders."""
+    """The broker does not know the new partitions yet when it looks at the leaders."""
     await cluster[0].registry.create("jobs", partitions=1, assigned=[2])
     await cluster[2].tables.refresh()
-    monkeypatch.setattr(cluster[2].tables, "_look", lambda: None)
+    monkeypatch.setattr("kledger.ledger.shared_folder._Wakes.wake_others", lambda _wakes: None)
     await cluster[0].registry.create_partitions("jobs", 2, [0])
     named = service(cluster[2])
     with pytest.raises((InvalidPartitions, WrongArgument), match="expected one broker"):

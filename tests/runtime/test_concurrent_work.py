@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kledger.runtime.concurrent_work import run_both
+from kledger.runtime.concurrent_work import run_both, run_until
 
 
 class Step:
@@ -134,3 +134,33 @@ async def test_a_step_that_was_cancelled_by_others_cancels_the_caller() -> None:
     other.release.set()
     with pytest.raises(asyncio.CancelledError):
         await run_both(cancel_itself(), other.run())
+
+
+@pytest.mark.parametrize("is_end_first", [False, True])
+async def test_what_ends_first_ends_the_other_and_its_result_is_returned(
+    *, is_end_first: bool
+) -> None:
+    work, end = Step(), Step(cancels_needed=2)
+    sooner, later = (end, work) if is_end_first else (work, end)
+    ran = started(run_until(work.run(), end.run()))
+    await ticks()
+    sooner.release.set()
+    if later is end:
+        await ticks()
+        assert not ran.done(), "it returns before the other one has ended"
+        later.release.set()
+    assert "result" == await ran
+    assert "cancelled" in later.events
+
+
+async def test_what_work_raises_while_it_is_ended_is_raised() -> None:
+    async def work() -> str:
+        try:
+            return await Step().run()
+        finally:
+            raise ValueError("not closed")
+
+    end = Step()
+    end.release.set()
+    with pytest.raises(ValueError, match="not closed"):
+        await run_until(work(), end.run())

@@ -31,6 +31,8 @@ def test_own_ports_are_behind_the_one_that_all_share() -> None:
         ("native", 1): 9193,
         ("native", 2): 9194,
         ("admin", None): 9292,
+        ("admin", 1): 9293,
+        ("admin", 2): 9294,
         ("peers", 1): 9393,
         ("peers", 2): 9394,
     } == ports(listening, 2, peers=9392)
@@ -38,7 +40,7 @@ def test_own_ports_are_behind_the_one_that_all_share() -> None:
 
 def test_port_0_is_any_port_of_every_node() -> None:
     found = ports(ListenAddresses(kafka=(HOST, 0), native=(HOST, 0), admin=(HOST, 0)), 3)
-    assert 12 == len(found)
+    assert 15 == len(found)
     assert {0} == set(found.values())
 
 
@@ -85,7 +87,7 @@ def test_ports_that_cannot_be_are_mistakes(
         plan_node_addresses(listening, (HOST, peers), 2)
 
 
-def test_a_node_has_its_own_ports_and_number_and_no_admin_listener() -> None:
+def test_a_node_has_its_own_ports_and_number() -> None:
     listening = ListenAddresses(
         kafka=(HOST, 9092), native=("::1", 9192), admin=(HOST, 9292), advertised_port=19_092
     )
@@ -95,7 +97,7 @@ def test_a_node_has_its_own_ports_and_number_and_no_admin_listener() -> None:
         "kafka.advertised_port": 19_094,
         "server.kafka": f"{HOST}:9094",
         "server.native": "[::1]:9194",
-        "server.admin": None,
+        "server.admin": f"{HOST}:9294",
     } == node_changes(2, listening, bound)
 
 
