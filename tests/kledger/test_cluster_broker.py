@@ -140,6 +140,7 @@ async def test_owner_that_is_cut_off_is_replaced_and_comes_back_as_a_standby(
     proxy.close()
 
 
+@pytest.mark.slow  # it waits for the database as long as an operator would
 async def test_broker_ends_although_the_database_is_away(
     cluster: Cluster, postgres_server: PostgresServer
 ) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
@@ -129,7 +129,6 @@ def drawn_footer(data: DataObject, model: Model) -> ObjectFooter:
     return ObjectFooter(blocks, drops, sources)
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_index_stored_at_any_time_is_completed_by_later_groups(data: DataObject) -> None:
     model = Model()
