@@ -18,7 +18,7 @@ Kind = Literal[
     "named-publish", "named-receive", "named-commit",
     "authorizer", "tls-produce", "tls-consume",
     "workers", "worker-restart", "compaction", "beside-compaction",
-    "tier-file", "tier-s3", "slow-tier", "cluster-engine", "spark",
+    "tier-file", "tier-s3", "slow-tier", "cluster-engine", "spark", "scale",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -44,7 +44,7 @@ DURABILITY_SUFFIXES = {"-os": (OS, KAFKA), "-fsync": (FSYNC, KAFKA, KAFKA_SYNC)}
 _PAIR = (OS, KAFKA)
 _OWN = (OS, FSYNC)
 QUICK_SHARE = 0.25
-_QUICK_PARTITIONS_MAX = {"many-topics": 2_000, "idle-partitions": 5_000}
+_QUICK_PARTITIONS_MAX = {"many-topics": 2_000, "idle-partitions": 5_000, "scale": 5_000}
 _SIZES = {"100b": 100, "1k": 1000}
 _TLS_KINDS: tuple[Kind, ...] = ("tls-produce", "tls-consume")
 
@@ -197,6 +197,7 @@ CASES = (
         name="space-2g", kind="space", record_bytes=10_000, records=214_750, seconds=12,
         subjects=_OWN,
     ),
+    Case(name="scale", kind="scale", partitions=100_000, seconds=10, subjects=_OWN),
     Case(
         name="many-ledgers", kind="many-ledgers", partitions=10_000, repeats=10, subjects=_OWN
     ),

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.cases import Case
 from compat_tests import peers
@@ -98,6 +99,18 @@ def running_program(name: str, *words: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def answer(program: subprocess.Popen[str], line: str, *, timeout_s: float) -> Any:
+    """Give a running program its line, and return what it prints at its end.
+
+    Raises:
+        ClientFailed: its status is not 0.
+    """
+    said, _ = program.communicate(f"{line}\n", timeout=timeout_s)
+    if program.returncode:
+        raise ClientFailed(f"status {program.returncode}: {program.args!r}")
+    return json.loads(said.splitlines()[-1])
 
 
 def java_produce(

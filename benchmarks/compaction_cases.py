@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Producer
 
@@ -66,7 +64,7 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
             begin_s = time.monotonic()
             wait(case.seconds)
             windows = {"without": (begin_s, time.monotonic()), "beside": _compact(server, topic)}
-            found = _answer(load, json.dumps(windows))
+            found = clients.answer(load, json.dumps(windows), timeout_s=_TIMEOUT_S)
     figures = {
         f"{name}_{when}": value for when, each in found.items() for name, value in each.items()
     }
@@ -97,7 +95,7 @@ def _compact(server: ServerProcess, topic: str) -> tuple[float, float]:
         assert program.stdout is not None
         program.stdout.readline()
         wait(_SETTLE_S)
-        times = _answer(program, "")
+        times = clients.answer(program, "", timeout_s=_TIMEOUT_S)
     return times["begin_s"], times["end_s"]
 
 
@@ -130,11 +128,3 @@ def _cpu_with_children(server: ServerProcess) -> float:
     """Return the CPU seconds of a server and of its children that have ended."""
     fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
     return server.cpu_seconds() + sum(map(int, fields[13:15])) / _TICKS_PER_S
-
-
-def _answer(program: subprocess.Popen[str], line: str) -> Any:
-    """Give a program its line, and return what it prints at its end."""
-    said, _ = program.communicate(f"{line}\n", timeout=_TIMEOUT_S)
-    if program.returncode:
-        raise clients.ClientFailed(f"status {program.returncode}: {program.args!r}")
-    return json.loads(said.splitlines()[-1])

@@ -92,14 +92,14 @@ def idle_partitions(case: Case, subject: str, testbed: Testbed) -> Figures:
         }
 
 
-def touch(exchange: Exchange, count: int) -> float:
+def touch(exchange: Exchange, count: int, *, partitions: int = _PARTITIONS_PER_TOPIC) -> float:
     """Append a record to each partition of the topics; give the seconds."""
     batch = record_batch([bytes(_RECORD_BYTES)], int(time.time() * 1e3))
     begun = time.monotonic()
     for number in range(count):
-        for partition in range(_PARTITIONS_PER_TOPIC):
+        for partition in range(partitions):
             exchange.send(produce_request(f"many-{number}", partition, batch, acks=-1))
-        for _ in range(_PARTITIONS_PER_TOPIC):
+        for _ in range(partitions):
             error = produce_error(_CORRELATION + exchange.receive())
             if error:
                 raise ClientFailed(f"Produce was answered with error {error}")
@@ -120,13 +120,13 @@ def topics_that_fit(partitions: int) -> int:
     return min(partitions, files - _OTHER_FILES) // _PARTITIONS_PER_TOPIC
 
 
-def create(exchange: Exchange, count: int) -> float:
+def create(exchange: Exchange, count: int, *, partitions: int = _PARTITIONS_PER_TOPIC) -> float:
     """Create topics, some in a request; give the seconds until all of them are listed."""
     names = [f"many-{number}" for number in range(count)]
     begun = time.monotonic()
     for first in range(0, count, _TOPICS_PER_REQUEST):
         chunk = names[first : first + _TOPICS_PER_REQUEST]
-        request = create_topics_request(chunk, partitions=_PARTITIONS_PER_TOPIC)
+        request = create_topics_request(chunk, partitions=partitions)
         errors = create_topics_errors(exchange.ask(request))
         if errors != [0] * len(chunk):
             raise ClientFailed(f"CreateTopics was answered with errors {set(errors)}")

@@ -43,6 +43,8 @@ _UNITS = {
     "touch_s": "one record into each s", "touched_rss_mb": "memory, all open MB",
     "closed_rss_mb": "memory, all closed MB", "left_mb": "of which above all created MB",
     "closed_again_rss_mb": "memory, all opened and closed again MB",
+    "connect_s": "all connections answered s", "join_s": "all groups joined s",
+    "subscribe_s": "all subscriptions made s",
     "idle_s": "seconds, server idle", "busy_s": "seconds, beside a producer",
     "disk_mb_full": "disk before MB", "disk_mb_left": "disk after MB",
     "p50_ms_without": "producer's p50 ms before", "p99_ms_without": "producer's p99 ms before",
@@ -148,6 +150,9 @@ _WORK = {
     " and goes {case.repeats} times, no initial delay",
     "many-topics": "{case.partitions:,} partitions, or as many as there may be files, ten in each"
     " topic; all listed {case.repeats} times",
+    "scale": "{case.partitions:,} partitions with a record each; for 100,000 of them 10,000"
+    " connections, 2,000 groups of one member and 1,000 subscriptions of one consumer; a producer"
+    " of 500 records/s before and beside them, and the CPU without it",
     "idle-partitions": "{case.partitions:,} partitions, one record into each, until all are closed,"
     " and once more",
     "space": "nine of ten topics of {gib:.1f} GiB deleted, seconds until the disk use is below 1.3"

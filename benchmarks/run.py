@@ -21,6 +21,7 @@ from benchmarks import (
     many_topics_cases,
     native_cases,
     own_server_cases,
+    scale_cases,
     shared_cases,
     space_cases,
     spark_cases,
@@ -51,6 +52,7 @@ _MEASURES: dict[str, _Measure] = {
     "rebalance": coordinator_cases.rebalance,
     "many-topics": many_topics_cases.many_topics,
     "idle-partitions": many_topics_cases.idle_partitions,
+    "scale": scale_cases.scale,
     "space": space_cases.space,
     "ledger": ledger_cases.operations,
     "many-ledgers": ledger_cases.many_ledgers,
@@ -79,6 +81,7 @@ _MEASURES: dict[str, _Measure] = {
 _ROUNDS_OF_KIND = {
     "idle-connections": 1, "idle-fetches": 1, "space": 1, "many-ledgers": 1, "cursor-holes": 1,
     "many-topics": 1, "worker-restart": 1, "idle-partitions": 1, "beside-compaction": 1,
+    "scale": 1,
 }  # fmt: skip
 _SHARED_KINDS = {"produce", "consume", "request", "round-trip", "latency"}
 
