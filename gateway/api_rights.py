@@ -3,7 +3,7 @@
 Rule: every served key has a row. A right on the cluster for the whole request is asked for by the
 router, before the handler is called; all others by the handler, for each thing that the request
 names. A refused client gets the code of the kind of resource, and learns nothing else of it.
-Must not know: who may do what.
+Must not know: users, access rules.
 
 Source: Apache Kafka's KafkaApis and ControllerApis.
 """

@@ -1,6 +1,6 @@
-"""Assignments: the brokers of partitions, those that they have and those that a user demands.
+"""Assignments: the broker of each partition, and the assignments that requests contain.
 
-Rule: a partition has one replica, so an assignment names one broker that is known.
+Rule: a partition has one replica, so a valid assignment names exactly one known broker.
 Must not know: requests, how brokers are chosen.
 """
 

@@ -1,6 +1,6 @@
 """Brokers: the brokers that clients are shown, and which of them coordinates what.
 
-Rule: a server that is alone is its only broker; `cluster_brokers` knows those of a cluster.
+Rule: a single server is its only broker; `cluster_brokers` has those of a cluster.
 Must not know: partitions, requests.
 """
 

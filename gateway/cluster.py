@@ -1,6 +1,6 @@
-"""Cluster: what a broker shares with others, and how it asks them.
+"""Cluster: what one broker needs to be part of a cluster: shared tables, brokers, peers.
 
-Rule: a server that is alone has none, and loads nothing of it.
+Rule: a single server has none and does not import this module.
 Must not know: requests, where brokers run.
 """
 
@@ -57,7 +57,7 @@ class Cluster:
             topics: what the topics of all brokers have in common.
             brokers: all of them.
             peers: asks the other brokers.
-            refreshed: returns what ends when this broker has applied what others have changed.
+            refreshed: returns a future; done when this broker has applied what others changed.
             timers: of this broker.
         """
         self.topics = topics
@@ -86,7 +86,7 @@ class Cluster:
     async def catch_up(self) -> None:
         """Apply what other brokers have changed before the call.
 
-        What is not known after CATCH_UP_MS, or cannot be read, is applied when it is.
+        Changes that cannot be read within CATCH_UP_MS are applied as soon as they can.
         """
         with suppress(LedgerError):
             refreshed = self._refreshed()
@@ -101,6 +101,6 @@ class Cluster:
 
 
 def _take_error(refreshed: "asyncio.Future[None]") -> None:
-    """Leave no error behind that nobody asks for: the tables look again, and log what is wrong."""
+    """Retrieve the error, so that asyncio does not log it: the tables log it, and retry."""
     if not refreshed.cancelled():
         refreshed.exception()

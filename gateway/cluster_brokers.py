@@ -1,8 +1,8 @@
-"""Cluster brokers: the brokers that share tables, by the records that each writes of itself.
+"""Cluster brokers: the brokers of a cluster; each writes a record of itself to a shared table.
 
-Rule: a broker writes its record when its listeners are bound, and every broker follows. The shards
-of coordinators are divided by their numbers among the brokers that the cluster began with, for
-ever, as their groups and transactions are in the stores of these.
+Rule: a broker writes its record when its listeners are bound, and every broker reads it. Shard
+numbers assign the coordinators to the brokers that the cluster was created with. This never
+changes, because the records of groups and transactions are in the stores of these brokers.
 Must not know: partitions, requests.
 """
 

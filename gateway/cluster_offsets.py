@@ -1,9 +1,9 @@
-"""Cluster offsets: what groups of all brokers have committed, for retention that waits for groups.
+"""Cluster offsets: the lowest committed offsets of all brokers; some retention waits for groups.
 
-Rule: each broker publishes in a shared table the lowest offsets that its groups have committed of
-every topic that waits for groups, at most once in `PUBLISH_MS`. The broker that leads a partition
-takes the lowest of its own and theirs. What a broker has not published yet counts as 0, so nothing
-is removed before it has; what it published last holds while it is away.
+Rule: each broker publishes in a shared table the lowest offsets that its groups have committed, for
+every topic whose retention waits for groups, at most once in `PUBLISH_MS`. A partition's leader
+takes the minimum over all brokers. A broker that has published nothing yet counts as offset 0, so
+nothing is removed before it has; while a broker is down, its last published offsets count.
 Must not know: members, what retention removes.
 """
 

@@ -45,10 +45,10 @@ class GatewayConfig:
     """The name of Kafka's authorizer: access rules (ACLs) decide what each user may do. Empty:
     every client may do everything."""
     super_users: str = ""
-    """Users who may do everything, whatever the access rules say: `User:name`, separated by
+    """Users that may do everything, whatever the access rules say: `User:name`, separated by
     semicolons."""
     allow_everyone_if_no_acl_found: bool = False
-    """Whether everybody may use a resource that no access rule names."""
+    """Whether every user may use a resource that no access rule names."""
 
     # Listeners, and how clients authenticate there; see docs/SECURITY.md.
     listener_addresses: str = ""
@@ -60,7 +60,7 @@ class GatewayConfig:
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
     )
     inter_broker_listener_name: str = ""
-    """Accepted if there is such a listener: one node has no other one to talk to."""
+    """Accepted if there is such a listener, but unused: brokers do not connect to listeners."""
     listener_settings: PrefixedSettings = field(default_factory=PrefixedSettings, repr=False)
     """Settings of one listener: `listener.name.<name>.` before a name that begins with `ssl.` or
     `sasl.`, or `connections.max.reauth.ms`; `listener.name.<name>.plain.` for one mechanism."""
@@ -89,7 +89,7 @@ class GatewayConfig:
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = 3_600_000
     """How often a server is asked for keys; a file is read every 5 seconds."""
     sasl_oauthbearer_expected_issuer: str = ""
-    """Who issues access tokens, exactly as they say; OAUTHBEARER needs it."""
+    """The `iss` claim that access tokens must have, exactly; OAUTHBEARER needs it."""
     sasl_oauthbearer_expected_audience: str = ""
     """One of these, separated by commas, is in the audience of a token; OAUTHBEARER needs it."""
     sasl_oauthbearer_clock_skew_seconds: int = 30

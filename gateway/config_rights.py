@@ -1,7 +1,7 @@
-"""Config rights: who may describe and alter the configuration of a resource.
+"""Config rights: the right that a client needs to describe or alter a resource's configuration.
 
-Rule: a topic's and a group's configuration is a right on that topic or group; all others are of the
-cluster, whichever node they name.
+Rule: for a topic or a group it is a right on that topic or group; for all other resources it is a
+right on the cluster, whichever node they name.
 Must not know: which resources exist.
 """
 

@@ -1,8 +1,8 @@
-"""Current leaders: what Produce and Fetch tell a client that knows an older leader (KIP-951).
+"""Current leaders: the hints in Produce and Fetch responses to clients with old metadata (KIP-951).
 
-Rule: a hint names the leader and its epoch, and the address of its listener that has the name of
-the one the client has connected to, if there is such an address. A partition that does not exist
-gets none, and its client asks for metadata.
+Rule: a hint names the leader and its epoch, and the leader's address on the listener with the same
+name as the one that the client uses, if it has one. A partition that does not exist gets no hint,
+and its client requests metadata.
 Source: KafkaApis.getCurrentLeader of Apache Kafka 4.3.
 Must not know: requests, which errors carry a hint.
 """

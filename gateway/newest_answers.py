@@ -1,11 +1,11 @@
-"""Newest answers: what a broker may not say when it cannot know whether it still is the owner.
+"""Newest answers: requests that a broker refuses once another may have taken over the cluster.
 
-Rule: pure. An answer that means "this is the newest" is given only while nobody can have taken the
-cluster over, so that no client reads an older state than one that was acknowledged elsewhere.
-Afterwards the broker answers with an error at which clients look for the right broker, and ask
-again. What changes something needs no row: its commit finds out. Fetch is none of these answers:
-what it returns is committed for ever, and at worst not the newest.
-Must not know: how a broker knows.
+Rule: pure. These requests return the newest state, so a broker answers them only while no other one
+can have taken over; otherwise a client could read a state older than one that was acknowledged
+elsewhere. The error makes a client find the right broker and retry. Requests that change something
+are not listed: their commit fails. Nor is Fetch: committed records stay committed, and a client
+gets the newest ones later.
+Must not know: how a takeover is detected.
 """
 
 from collections.abc import Mapping

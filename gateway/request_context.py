@@ -37,7 +37,7 @@ class Peer:
     Attributes:
         listener: that its connection came in on; None: the one of `server.kafka`.
         is_token: whether it logged in with a delegation token.
-        known_moves: key types and coordinators that it was told to have moved, with the last move.
+        known_moves: by key type and coordinator, the last move that FindCoordinator has returned.
     """
 
     host: str

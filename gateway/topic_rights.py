@@ -1,6 +1,6 @@
 """Topic rights: which of the topics that a Metadata request names the client may see and create.
 
-Rule: of a name that the client may not describe it does not learn whether there is such a topic.
+Rule: a response does not reveal whether a topic exists that the client may not describe.
 Must not know: how topics are described or created.
 
 Source: Apache Kafka's KafkaApis.handleTopicMetadataRequest.

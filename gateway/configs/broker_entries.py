@@ -60,10 +60,10 @@ def node_entries(settings: BrokerSettings) -> Iterator[DescribeConfigsResourceRe
     given = _static_values(settings)
     altered = (name for level, _ in levels for name in level)
     for name in dict.fromkeys((*KAFKA_KEYS, *given, *altered)):
-        places = [
+        synonyms = [
             config_synonym(name, level[name], source) for level, source in levels if name in level
         ]
-        yield _described(name, [*places, *_static_synonyms(name, given.get(name))])
+        yield _described(name, [*synonyms, *_static_synonyms(name, given.get(name))])
 
 
 def all_nodes_entries(settings: BrokerSettings) -> Iterator[DescribeConfigsResourceResult]:
@@ -72,14 +72,14 @@ def all_nodes_entries(settings: BrokerSettings) -> Iterator[DescribeConfigsResou
         yield _described(name, [config_synonym(name, text, ALL_NODES_SOURCE)])
 
 
-def _described(name: str, places: list[DescribeConfigsSynonym]) -> DescribeConfigsResourceResult:
+def _described(name: str, synonyms: list[DescribeConfigsSynonym]) -> DescribeConfigsResourceResult:
     key = find_key(name)
     kind = key.type if key is not None else _kledger_setting_type(name)
     entry = config_entry(
         name,
         kind,
         key.documentation if key is not None else None,
-        places,
+        synonyms,
         read_only=key is None or key.name != name or key.mode is UpdateMode.READ_ONLY,
     )
     if kind is None or (key is not None and key.is_sensitive):
@@ -107,7 +107,7 @@ def _static_synonyms(name: str, given: _StaticSetting | None) -> list[DescribeCo
 
 
 def _static_values(settings: BrokerSettings) -> Mapping[str, _StaticSetting]:
-    """Return what this server was given, by Kafka's name and then by names of its own."""
+    """Return the settings that this server was started with, Kafka's names first."""
     config, defaults = settings.static_config, settings.static_defaults
     given: dict[str, _StaticSetting] = {}
     for field in fields(config):

@@ -27,7 +27,7 @@ class UpdateMode(Enum):
     """How a setting can be altered while the broker runs (KIP-226)."""
 
     READ_ONLY = "read-only"
-    """Not at all, only at the start."""
+    """Only by a restart."""
     PER_BROKER = "per-broker"
     """For one broker, not for all of them at once."""
     PER_LISTENER = "per-listener"
@@ -54,7 +54,7 @@ class BrokerKey:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is not shown to anybody."""
+        """Whether no client is shown its value."""
         return self.type is ConfigType.PASSWORD
 
 

@@ -184,7 +184,7 @@ class BrokerSettings(DynamicSettings):
         return {**self._formatted(), **levels.get(ALL_NODES, {}), **levels.get(self.node, {})}
 
     def _formatted(self) -> dict[str, str]:
-        """Return what is set for all nodes before anybody has altered anything."""
+        """Return the values for all nodes that no request has altered yet."""
         return {MIN_INSYNC_REPLICAS: self.static_defaults.configs.get(MIN_INSYNC_REPLICAS, "1")}
 
     def _defaults(self, altered: Mapping[str, str]) -> TopicDefaults:

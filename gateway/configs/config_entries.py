@@ -1,6 +1,6 @@
 """Configuration entries: settings of every kind of thing, as Kafka's admin APIs show them.
 
-Rule: a value is shown with the place it comes from, and with every place that could have set it.
+Rule: a value is shown with its source, and with its synonyms: all sources that set it (KIP-226).
 Must not know: which API asks, or how values are stored.
 """
 
@@ -87,12 +87,12 @@ def group_entries(
     for key in GROUP_KEYS.values():
         (synonym,) = key.synonyms
         given = settings.given.get(synonym.name)
-        places = [config_synonym(synonym.name, key.default, DEFAULT_SOURCE)]
+        synonyms = [config_synonym(synonym.name, key.default, DEFAULT_SOURCE)]
         if given is not None and given != untouched[synonym.name]:
-            places.insert(0, config_synonym(synonym.name, given, STATIC_BROKER_SOURCE))
+            synonyms.insert(0, config_synonym(synonym.name, given, STATIC_BROKER_SOURCE))
         if key.name in own:
-            places.insert(0, config_synonym(key.name, own[key.name], GROUP_SOURCE))
-        yield config_entry(key.name, key.type, key.documentation, places)
+            synonyms.insert(0, config_synonym(key.name, own[key.name], GROUP_SOURCE))
+        yield config_entry(key.name, key.type, key.documentation, synonyms)
 
 
 def client_metrics_entries(
@@ -102,21 +102,21 @@ def client_metrics_entries(
     own = metrics.of(name)
     for key in CLIENT_METRICS_KEYS.values():
         is_set = key.name in own
-        only_place = config_synonym(
+        only_synonym = config_synonym(
             key.name,
             own.get(key.name, key.default),
             CLIENT_METRICS_SOURCE if is_set else DEFAULT_SOURCE,
         )
-        entry = config_entry(key.name, key.type, key.documentation, [only_place])
-        entry.synonyms = [only_place] if is_set else []
+        entry = config_entry(key.name, key.type, key.documentation, [only_synonym])
+        entry.synonyms = [only_synonym] if is_set else []
         yield entry
 
 
 def _result(
     entry: ConfigEntry, name: str, value: str, *, read_only: bool
 ) -> DescribeConfigsResourceResult:
-    places = [config_synonym(one.name, one.value, _SOURCES[one.source]) for one in entry.synonyms]
-    result = config_entry(name, entry.type, entry.documentation, places, read_only=read_only)
+    synonyms = [config_synonym(one.name, one.value, _SOURCES[one.source]) for one in entry.synonyms]
+    result = config_entry(name, entry.type, entry.documentation, synonyms, read_only=read_only)
     result.value = value
     return result
 
@@ -130,7 +130,7 @@ def config_entry(
     name: str,
     kind: ConfigType | None,
     documentation: str | None,
-    places: list[DescribeConfigsSynonym],
+    synonyms: list[DescribeConfigsSynonym],
     *,
     read_only: bool = False,
 ) -> DescribeConfigsResourceResult:
@@ -140,15 +140,15 @@ def config_entry(
         name: of the setting.
         kind: None if it is unknown.
         documentation: its effect here.
-        places: none if it has no value.
+        synonyms: none if it has no value.
         read_only: whether it can be altered.
     """
     return DescribeConfigsResourceResult(
         name=name,
-        value=places[0].value if places else None,
+        value=synonyms[0].value if synonyms else None,
         read_only=read_only,
-        config_source=places[0].source if places else DEFAULT_SOURCE,
+        config_source=synonyms[0].source if synonyms else DEFAULT_SOURCE,
         config_type=UNKNOWN_TYPE if kind is None else _TYPES[kind],
         documentation=documentation,
-        synonyms=places,
+        synonyms=synonyms,
     )

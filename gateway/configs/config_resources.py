@@ -1,7 +1,7 @@
 """Config resources: the topics, brokers, groups and client metrics that have settings.
 
-Rule: a resource is described whole, and altered as a whole or not at all. What
-`ConfigResources.find` does not know has no configuration here.
+Rule: altering a resource is atomic. A resource that `ConfigResources.find` does not know has no
+configuration here.
 Must not know: the messages of the APIs that use it.
 """
 
@@ -121,7 +121,7 @@ class ConfigResources:
     def names(self) -> dict[ConfigResourceType, list[str]]:
         """Return the names of all resources that have a configuration, by type.
 
-        Of groups and subscriptions, only those with settings of their own; all others have the
+        Groups and subscriptions are included only if they have settings; all others have the
         defaults, whether they exist or not.
         """
         return {

@@ -1,6 +1,6 @@
-"""Dynamic settings: alters the settings of all things of one kind, for every kind alike.
+"""Dynamic settings: alters settings of named things (topics, groups, brokers) at runtime.
 
-Rule: a setting is checked by itself and with the others, then stored; it takes effect when its row
+Rule: a setting is checked alone and with the others, then stored; it takes effect when its row
 is durable, by the same function as at a start. A change that fails changes nothing. Changes are
 made one at a time, so that none overwrites another.
 Must not know: which settings there are, what they do.

@@ -49,7 +49,7 @@ def _word(
 _CONSUMER = (
     _number(
         CONSUMER_SESSION_TIMEOUT, 45_000,
-        "How long a member of the consumer protocol may be silent before it loses its place; within"
+        "How long a member of the consumer protocol may be silent before it is removed; within"
         " group.consumer.min.session.timeout.ms and group.consumer.max.session.timeout.ms.",
         1,
     ),

@@ -40,7 +40,7 @@ class TopicMetadata(NamedTuple):
 
 
 class TopicCatalog(Protocol):
-    """The topics that exist and who may describe them, read-only.
+    """The topics that exist and which clients may describe them, read-only.
 
     Attributes:
         epoch: changes whenever a topic is created, deleted or grows.

@@ -2,7 +2,7 @@
 
 Rule: pure; a key belongs to the same shard for ever. Requests for a key of a detached shard are
 refused with NOT_COORDINATOR, of one that is being loaded with COORDINATOR_LOAD_IN_PROGRESS.
-Must not know: whether a shard is one of groups or of transactional ids, who serves the others.
+Must not know: whether a shard has groups or transactional ids, which broker serves the others.
 
 Source: Kafka places a group and a transactional id into a partition of `__consumer_offsets` and of
 `__transaction_state` by `Utils.abs(key.hashCode()) % partitions`.

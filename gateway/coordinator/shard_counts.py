@@ -1,7 +1,7 @@
 """Shard counts: into how many shards the groups and the transactional ids of a store are divided.
 
-Rule: a number is written once, with the first rows of a store, and holds for ever: with another
-one, a key would belong to a shard that has not its records.
+Rule: a number is written once, with the first rows of a store, and never changes: with another
+number, a key would belong to a shard that does not have its records.
 Must not know: what a shard is, which keys it has.
 """
 

@@ -3,7 +3,7 @@
 Rule: a detached shard is refused at once, and its records are forgotten when nothing of them is
 being written any more; only then may it be attached again, here or elsewhere. A shard whose rows
 cannot be read stays detached. One move at a time; a move that is cancelled leaves shards detached.
-Must not know: what is in a shard, who decides where it is served.
+Must not know: what is in a shard, why it moves.
 """
 
 import asyncio

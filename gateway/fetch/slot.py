@@ -187,12 +187,12 @@ class FetchSlot(ResponseSlot):
         "_body",
         "_correlation_id",
         "_has_slot",
-        "_hears_rules",
         "_idle_body",
         "_is_abandoned",
         "_is_changed",
         "_is_committed",
         "_is_listening",
+        "_listens_to_rules",
         "_port",
         "_registry_epoch",
         "_request",
@@ -227,7 +227,7 @@ class FetchSlot(ResponseSlot):
         self._registry_epoch = services.registry.epoch
         authorizer = services.authorizer
         self._rules_version = 0 if authorizer is None else authorizer.version
-        self._hears_rules = False
+        self._listens_to_rules = False
         self._wait = FetchWait(
             max_wait_ms=request.max_wait_ms,
             bytes_min=request.min_bytes,
@@ -298,7 +298,7 @@ class FetchSlot(ResponseSlot):
     def _listen_to_rules(self) -> None:
         authorizer = self._services.authorizer
         if authorizer is not None:
-            self._hears_rules = True
+            self._listens_to_rules = True
             authorizer.changed.add(self._rules_changed, self._port)
 
     def _rules_changed(self) -> None:
@@ -412,8 +412,8 @@ class FetchSlot(ResponseSlot):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._hears_rules and (authorizer := self._services.authorizer) is not None:
-            self._hears_rules = False
+        if self._listens_to_rules and (authorizer := self._services.authorizer) is not None:
+            self._listens_to_rules = False
             authorizer.changed.remove(self._rules_changed)
         if self._is_listening:
             self._is_listening = False

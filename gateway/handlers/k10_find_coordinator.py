@@ -1,14 +1,14 @@
 """FindCoordinator, key 10, versions 0-6.
 
 Behaviour:
-- This node coordinates every group and every transactional id: its id, and the address
-  that the listener of the request advertises.
-- A coordinator that has moved to another address has another id in the
-- A coordinator that has moved to another address has another id in the first answer of its key type
-  on a connection; its address is right. librdkafka, at least up to 2.16, keeps the
-  address of a coordinator as long as its id is the same (`rd_kafka_txn_coord_set`), and would
-  ask where nobody listens for ever. At an id that it does not know it forgets the coordinator, asks
-  for metadata, which name the new address, and then again. Other clients use the address.
+- A single server coordinates every group and every transactional id. In a cluster the shard of the
+  key decides which broker does. The address is that of the listener of the request.
+- A coordinator that has moved to another address gets another id (see MOVED_IDS) in the first
+  response of its key type on a connection; the address in it is right. librdkafka, at least up to
+  2.16, keeps a coordinator's address as long as its id is the same (`rd_kafka_txn_coord_set`), and
+  would connect to the old address for ever. At an unknown id it drops the coordinator, requests
+  metadata, which have the new address, and sends FindCoordinator again. Other clients use the
+  address at once.
 - Each requested key gets an entry. A client that may not describe the group or transactional id
   gets the error alone. A key type without a coordinator is INVALID_REQUEST.
 
@@ -75,8 +75,8 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
     wanted = services.brokers.coordinator_id(shards.number_of(key))
     for node_id, host, port in services.brokers.all(context.advertised):
         if node_id == wanted:
-            is_news = _is_news(context, key_type, wanted)
-            shown = MOVED_IDS + node_id if is_news else node_id
+            has_moved = _has_moved(context, key_type, wanted)
+            shown = MOVED_IDS + node_id if has_moved else node_id
             return Coordinator(key=key, node_id=shown, host=host, port=port, error_message=None)
     return Coordinator(
         key=key,
@@ -88,8 +88,8 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
     )
 
 
-def _is_news(context: RequestContext, key_type: int, broker_id: int) -> bool:
-    """Return whether the client has not been told yet that a broker has moved; now it has."""
+def _has_moved(context: RequestContext, key_type: int, broker_id: int) -> bool:
+    """Return whether a broker has moved since the last response about it on this connection."""
     move = context.services.brokers.recent_move(broker_id)
     if move is None or context.peer.known_moves.get((key_type, broker_id)) == move:
         return False

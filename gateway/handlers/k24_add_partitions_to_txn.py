@@ -12,7 +12,7 @@ Behaviour:
 Version notes:
 - v2 knows PRODUCER_FENCED, older versions get INVALID_PRODUCER_EPOCH (KIP-588).
 - v4 carries several transactions, as brokers send them (KIP-890). v5 adds partitions for clients
-  of transaction.version 2. Those never send it: Produce 12 adds partitions by itself.
+  of transaction.version 2. Those never send it: Produce 12 adds partitions implicitly.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ Behaviour:
   offsets of the producer are committed or dropped.
 - A marker of an older epoch than the producer's is INVALID_PRODUCER_EPOCH, one of an older
   coordinator than that of the producer's last marker TRANSACTION_COORDINATOR_FENCED. Ids, epochs
-  and versions below zero are refused, each with a code of its own, and not written.
+  and versions below zero are refused, each with its own code, and not written.
 
 Version notes:
 - v2 says which version of the protocol ended the transaction; a marker is the same in both.

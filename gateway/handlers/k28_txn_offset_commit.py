@@ -5,15 +5,15 @@ Behaviour:
 - Each partition's topic, index and length of metadata are checked; the valid ones are stored in one
   atomic write, and are invisible until the transaction is committed.
 - The group accepts or rejects them as a whole; a request without a member is accepted (KIP-447).
-- The request belongs to the coordinator of the group. If another broker coordinates the
-  transaction, it is asked whether the transaction includes the group, by the partition of
-  `__consumer_offsets` that the group belongs to. COORDINATOR_LOAD_IN_PROGRESS if it cannot say so
-  now, as in Kafka: the client asks here again.
+- The coordinator of the group serves the request. If another broker coordinates the transaction,
+  this broker asks it whether the transaction includes the partition of `__consumer_offsets` that
+  the group belongs to. Without an answer the client gets COORDINATOR_LOAD_IN_PROGRESS, as in Kafka,
+  and retries here.
 
 Version notes:
 - v2 adds the leader epoch, v3 member, generation and instance (KIP-447).
 - A group that was not added is INVALID_TXN_STATE, from v4 on TRANSACTION_ABORTABLE. v5
-  (transaction.version 2, KIP-890) adds it to the transaction by itself.
+  (transaction.version 2, KIP-890) adds it to the transaction implicitly.
 """
 
 from kledger.gateway.api_errors import without_fencing

@@ -2,7 +2,7 @@
 
 Behaviour:
 - Each filter gets one entry with the rules that it matched; all of them are deleted together, and
-  bind nobody any more when they are answered. A filter that matches nothing is no error.
+  have no effect any more when the answer is sent. A filter that matches nothing is no error.
 - Without an authorizer there are no rules to delete: SECURITY_DISABLED for each filter, as Apache
   Kafka answers without one.
 - The client must be allowed to alter the cluster; the router asks for that.

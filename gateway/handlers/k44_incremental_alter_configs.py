@@ -6,8 +6,8 @@ Behaviour:
   metrics, that of the cluster.
 - SET sets a value, DELETE restores the default, APPEND and SUBTRACT work on lists only.
 - DELETE of a setting that is not set, or does not exist, is no error.
-- A resource changes as a whole or not at all; with ``validate_only`` nothing changes. Changes hold
-  at once and survive a restart.
+- Changes of a resource are atomic; with ``validate_only`` nothing changes. They take effect at once
+  and survive a restart.
 - Requests are executed one after another, so that a list gets the additions of all.
 - Topics, groups, subscriptions to client metrics, and the settings of this node that
   `gateway.configs.broker_settings` allows can be changed; all others are INVALID_REQUEST.

@@ -1,8 +1,8 @@
 """AlterClientQuotas, key 49, versions 0-1 (KIP-546).
 
 Behaviour:
-- Every entity gets one entry and is changed as a whole or not at all; changes hold at once and
-  survive a restart. A repeated entity gets one entry, INVALID_REQUEST.
+- Every entity gets one entry and is changed atomically; changes take effect at once and survive a
+  restart. A repeated entity gets one entry, INVALID_REQUEST.
 - Rates of bytes and connections are whole numbers above 0, others any number above 0. An address
   (``ip``) cannot be combined with other types and has quotas of its own (KIP-612).
 - With ``validate_only`` nothing changes. Removing a quota that is not set is no error.

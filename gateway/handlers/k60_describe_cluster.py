@@ -1,9 +1,9 @@
 """DescribeCluster, key 60, versions 0-2.
 
 Behaviour:
-- One node: this one is the only broker and the controller.
-- Everybody is answered; the authorized operations are 0 for a client that may not describe the
-  cluster.
+- A single server is the only broker and the controller.
+- Every client gets an answer; the authorized operations are 0 for a client that may not describe
+  the cluster.
 - Endpoint type 1 (brokers) is served; 2 (controllers) is MISMATCHED_ENDPOINT_TYPE, as a broker
   answers; any other is UNSUPPORTED_ENDPOINT_TYPE.
 

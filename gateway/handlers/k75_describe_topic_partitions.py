@@ -70,7 +70,7 @@ def handle(
 
 
 def _is_possible(request: DescribeTopicPartitionsRequest) -> bool:
-    """Tell whether the cursor, if there is one, fits this request."""
+    """Return whether the cursor, if there is one, fits this request."""
     cursor = request.cursor
     if cursor is None:
         return True

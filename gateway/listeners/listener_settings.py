@@ -1,4 +1,4 @@
-"""Listener settings: what one listener and mechanism go by, of three places the most particular.
+"""Listener settings: the settings of one listener and mechanism; the most specific name wins.
 
     listener.name.<listener>.<mechanism>.<setting>, listener.name.<listener>.<setting>, <setting>
 

@@ -2,7 +2,7 @@
 
 Rule: a block is kept until its topic changes. Clients with different rights have different blocks,
 as a block shows the operations that its client may perform.
-Must not know: requests, who may see a topic.
+Must not know: requests, access rules.
 """
 
 from kledger.gateway.metadata.response_blocks import encode_topic

@@ -4,7 +4,7 @@ Rule, in Kafka's order: above `max.connections` a new connection waits unserved 
 closed. Above the `connection_creation_rate` of its address it stays unserved for as long as it came
 too early, and is closed then (KIP-612). Above the connection limit of its address it is closed at
 once. An unserved connection costs a socket and the bytes of one read; their number is limited. The
-few connections of other brokers have no limit but that clients cannot make one.
+connections of other brokers are not limited; clients cannot open one.
 Must not know: requests.
 """
 

@@ -2,7 +2,7 @@
 
 Rule: pure. An address that fails too often may not try for a while; the others are not affected.
 Failures of one address within a second are one line of the log.
-Must not know: connections, clocks, who failed.
+Must not know: connections, clocks, users.
 """
 
 from collections import OrderedDict

@@ -115,7 +115,7 @@ class GatewayServer:
         """Serve the other brokers of the cluster.
 
         Args:
-            transport: by which they come, and nobody else can.
+            transport: accepts their connections, and only theirs.
 
         Raises:
             OSError: it cannot listen.
@@ -217,7 +217,7 @@ def host_for_clients(host: str) -> str:
 
 
 def _host_for_clients(host: str, port: int) -> str:
-    """Return the host to advertise, and say which it is if nobody has chosen it."""
+    """Return the host to advertise; log it if no setting names it."""
     found = host_for_clients(host)
     if found != host:
         logger.warning(

@@ -147,7 +147,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._connection.connection_made(cast(asyncio.BaseTransport, self))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell the connection."""
+        """Forward it to the connection."""
         self._is_closing = True
         self._connection.connection_lost(error)
 
@@ -179,11 +179,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         return False  # a probe that sends nothing is no failure
 
     def pause_writing(self) -> None:
-        """Tell the connection."""
+        """Forward it to the connection."""
         self._connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell the connection."""
+        """Forward it to the connection."""
         self._connection.resume_writing()
 
     # TLS.

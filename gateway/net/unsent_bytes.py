@@ -4,7 +4,7 @@ Rule: `unsent_state` decides; here are the clock, the queue of fetches that wait
 measurements of sockets. A transport does not report what it has written, so the count may be too
 high for a moment, and too low by at most `MEASURE_BYTES` for each connection. When most of the
 unsent bytes are sent, freed memory is returned to the operating system.
-Must not know: what a fetch is. Native clients have limits of their own, for each stream.
+Must not know: what a fetch is. Streams of native clients have other limits.
 """
 
 import logging
@@ -68,7 +68,7 @@ class UnsentBytes:
         self._memory = FreeMemory(services.clock, services.supervisor, give_back=give_back)
         self._waiting: dict[SendingConnection, Callable[[], None]] = {}
         self._has_queue = False
-        """Whether fetches wait because there is no room at all: later ones queue behind them."""
+        """Whether fetches wait because nothing is free: later ones queue behind them."""
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
         self._measured_ms = 0

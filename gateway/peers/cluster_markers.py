@@ -1,7 +1,7 @@
 """Cluster markers: the end of a transaction, written into partitions and groups of all brokers.
 
 Rule: a partition gets its marker from the broker that leads it, a group from the one that
-coordinates it. All brokers are asked at the same time, and none of them delays the others for long.
+coordinates it. All brokers are asked at the same time; a slow one delays the others only briefly.
 Must not know: transactional ids, what is decided, connections.
 """
 
@@ -73,7 +73,7 @@ class ClusterMarkers:
         return {group_id for group_id, shard in shards.items() if shard in refused}
 
     def _broker_of(self, topic_partition: TopicPartition) -> int:
-        """Return who writes the marker of a partition; of one that is gone, this broker."""
+        """Return the broker that writes a partition's marker; this one if it was deleted."""
         name, index = topic_partition
         if name == OFFSETS_TOPIC:
             return self._brokers.coordinator_id(index)

@@ -13,11 +13,12 @@
 | 1      | 32   | its nonce, or its proof; zeros if it refuses                             |
 
 Between the two answers the broker that connects sends its proof, 32 bytes. A proof is HMAC-SHA256
-by the secret over the role of who makes it, the hello and the nonce of the challenge.
+with the secret over the prover's role, the hello and the nonce of the challenge.
 
-Rule: pure. Who connects proves itself first, so a stranger gets nothing to try secrets on. Both
-nonces and both ids are in each proof: none is of use on another connection, for another broker, or
-in the other direction. Nothing but the handshake is sent before both proofs are checked.
+Rule: pure. The connecting broker proves itself first, so a stranger gets no proof to try secrets
+on. Both nonces and both ids are in each proof, so a proof cannot be replayed on another connection,
+to another broker, or in the other direction. Nothing but the handshake is sent before both proofs
+are checked.
 Must not know: sockets, times, what is sent afterwards.
 """
 

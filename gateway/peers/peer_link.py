@@ -1,8 +1,8 @@
 """PeerLink: a kept connection to another broker, for one kind of request.
 
-Rule: one request is under way at a time. A connection that has ended is made again by the next
-request; a peer that is away fails requests at once.
-Must not know: what is asked, when it is asked again.
+Rule: one request at a time. If the connection has ended, the next request opens a new one; if the
+peer is unavailable, the request fails at once.
+Must not know: what a request means, when it is retried.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Connect: TypeAlias = Callable[["PeerConnection"], Awaitable[object]]
 """Connects a protocol to a peer. Raises OSError: it is away."""
 
 
-class PeerAway(Exception):
+class PeerUnavailable(Exception):
     """A peer does not answer, and it is not known what it has done with a request."""
 
 
@@ -64,7 +64,7 @@ class PeerLink(Generic[ResponseT]):
         """Send a request, and return its response.
 
         Raises:
-            PeerAway: there is none.
+            PeerUnavailable: there is none.
         """
         deadline: TimerHandle | None = None
         if self._timeout_ms is not None:
@@ -75,7 +75,7 @@ class PeerLink(Generic[ResponseT]):
             return decode(self._response_class, self._version, *frame)
         except (OSError, MalformedMessage) as error:
             self.abort()
-            raise PeerAway(str(error)) from error
+            raise PeerUnavailable(str(error)) from error
         finally:
             if deadline is not None:
                 deadline.cancel()

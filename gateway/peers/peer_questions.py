@@ -1,7 +1,7 @@
-"""PeerQuestions: what is asked of one peer by one kind of request, and the answers.
+"""PeerQuestions: batches the questions to one peer into requests of one kind.
 
-Rule: every question gets an answer within a named time: the peer's code, or one with which it is
-asked again.
+Rule: every question gets an answer within a named time: the peer's error code, or one that makes
+the client retry.
 Must not know: what a question means.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from kledger.gateway.peers.peer_link import PeerAway
+from kledger.gateway.peers.peer_link import PeerUnavailable
 from kledger.gateway.peers.question_queue_state import QuestionQueue
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.runtime.containment import NamedUnit
@@ -19,12 +19,12 @@ from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 
 UNANSWERED: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""The answer for a peer that is away or silent: whoever asked does it again."""
+"""The answer if the peer is unavailable or silent; clients retry on it."""
 
 Q = TypeVar("Q", bound=Hashable)
 ResultT = TypeVar("ResultT")
 AskPeer: TypeAlias = Callable[[Collection[Q]], Awaitable[Mapping[Q, ErrorCode]]]
-"""Asks a peer in one request. Raises PeerAway: it is not known what it has done."""
+"""Asks a peer in one request. Raises PeerUnavailable: it is unknown what the peer has done."""
 
 
 class PeerQuestions(Generic[Q]):
@@ -38,7 +38,7 @@ class PeerQuestions(Generic[Q]):
         timers: Timers,
         supervisor: Supervisor,
         log: RateLimitedLog,
-        patience_ms: int,
+        wait_ms_max: int,
         is_joined: bool,
     ) -> None:
         """Prepare.
@@ -48,8 +48,8 @@ class PeerQuestions(Generic[Q]):
             ask_peer: makes one request.
             timers: of this broker.
             supervisor: runs requests.
-            log: for a peer that is away.
-            patience_ms: how long one question is waited for; the peer's answer may come later.
+            log: for a peer that is unavailable.
+            wait_ms_max: how long a caller waits for an answer, which may still come later.
             is_joined: see `QuestionQueue`.
         """
         self._name = name
@@ -57,13 +57,13 @@ class PeerQuestions(Generic[Q]):
         self._timers = timers
         self._supervisor = supervisor
         self._log = log
-        self._patience_ms = patience_ms
+        self._wait_ms_max = wait_ms_max
         self._queue = QuestionQueue[Q, "asyncio.Future[ErrorCode]", ErrorCode](is_joined=is_joined)
         self._is_running = False
         self._is_closed = False
 
     def close(self) -> None:
-        """Ask nothing more: whoever asks or waits gets UNANSWERED, once a request has ended."""
+        """Ask nothing more; callers get UNANSWERED, at the latest when their request ends."""
         self._is_closed = True
 
     async def ask(self, questions: Iterable[Q]) -> dict[Q, ErrorCode]:
@@ -88,9 +88,9 @@ class PeerQuestions(Generic[Q]):
         return codes
 
     async def _wait(self, answers: Iterable["asyncio.Future[ErrorCode]"]) -> None:
-        """Wait until all have come, at most for as long as patience lasts."""
+        """Wait for all answers, for `wait_ms_max` at most."""
         is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self._timers.call_after(self._patience_ms, partial(_resolve, is_over, None))
+        timer = self._timers.call_after(self._wait_ms_max, partial(_resolve, is_over, None))
         try:
             while not is_over.done() and (missing := [each for each in answers if not each.done()]):
                 waited: list[asyncio.Future[Any]] = [is_over, *missing]
@@ -118,7 +118,7 @@ class PeerQuestions(Generic[Q]):
         try:
             if not self._is_closed:
                 codes.update(await self._ask_peer(asked))
-        except PeerAway as error:
+        except PeerUnavailable as error:
             self._log.warning("%s: %s", self._name, error)
         finally:
             kept = {question: code for question, code in codes.items() if not code}

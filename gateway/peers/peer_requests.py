@@ -1,10 +1,11 @@
 """Peer requests: the two requests between brokers, made of questions about one partition each.
 
-    WriteTxnMarkers 1          is the end of a transaction written in a partition?
-    AddPartitionsToTxn 4, 5    does a transaction include a partition? 5: let it, from now on
+    WriteTxnMarkers 1       write the end of a transaction into a partition
+    AddPartitionsToTxn 4    does a transaction include a partition?
+    AddPartitionsToTxn 5    the same; add the partition if it does not
 
-Rule: pure. A response has the order of its request, and is not looked at beyond that.
-Must not know: connections, who coordinates or leads what.
+Rule: pure. Answers are matched to questions by the order of the request.
+Must not know: connections, leaders, coordinators.
 """
 
 from collections.abc import Iterable, Iterator

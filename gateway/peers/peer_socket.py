@@ -1,8 +1,8 @@
 """Peer socket: the UNIX socket in a broker's folder on which it serves the other brokers.
 
-Rule: who can open the socket is trusted, so only its user can: the file has mode 0600 before the
-first connection is accepted. A file that an earlier process has left is replaced; the lock of the
-folder's store sees to it that no other process serves it.
+Rule: a process that can open the socket is trusted, so the file has mode 0600 before the first
+connection is accepted. A file that an earlier process has left is replaced; the lock of the
+folder's store guarantees that no other process serves it.
 Must not know: requests.
 """
 
@@ -37,7 +37,7 @@ def peer_socket_path(folder: Path) -> Iterator[str]:
 
 
 def bind_peer_socket(folder: Path) -> socket.socket:
-    """Return the socket of a folder, which nobody can connect to before it listens.
+    """Return the bound socket of a folder, which does not listen yet.
 
     Raises:
         OSError: it cannot be made.
@@ -91,7 +91,7 @@ class UnixPeers:
     async def listen(
         self, make_connection: MakePeerConnection, *, refused: Callable[[str], None], backlog: int
     ) -> asyncio.Server:
-        """Accept the connections of other brokers; nobody is refused, see above."""
+        """Accept the connections of other brokers; the mode of the file is the only check."""
         return await asyncio.get_running_loop().create_unix_server(
             lambda: make_connection("broker"), sock=bind_peer_socket(self._folder), backlog=backlog
         )

@@ -1,7 +1,7 @@
 """Peer transport: how the brokers of a cluster reach each other.
 
-Rule: a connection that it hands over is one between two brokers of the cluster; who else comes is
-refused before a request is read.
+Rule: a connection reaches the server only after both ends are known to be brokers of the cluster;
+any other client is refused before a request is read.
 Must not know: requests.
 """
 

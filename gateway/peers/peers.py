@@ -1,17 +1,17 @@
 """Peers: the other brokers of a cluster, and the connections to each.
 
-Rule: each kind of request has a connection of its own. Writing a marker waits for nobody, but
-adding to a transaction waits until the one before has all its markers: behind it, a marker could
-wait for itself. A marker under way is not sent again while its connection lasts: a copy that came
-late could end a later transaction of the same epoch.
-Must not know: who coordinates or leads what.
+Rule: each kind of request has its own connection. Adding a partition to a transaction waits until
+the previous transaction has all its markers; if a marker queued behind that, it could wait for
+itself. A marker that was sent is not sent again while its connection lasts: a late copy could end a
+later transaction of the same epoch.
+Must not know: leaders, coordinators.
 """
 
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kledger.gateway.peers.peer_link import Connect, PeerAway, PeerLink
+from kledger.gateway.peers.peer_link import Connect, PeerLink, PeerUnavailable
 from kledger.gateway.peers.peer_questions import PeerQuestions
 from kledger.gateway.peers.peer_requests import (
     INCLUSIONS_VERSION,
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from kledger.runtime.tasks import Supervisor
     from kledger.runtime.timers import Timers
 
-MARKERS_PATIENCE_MS: Final = 1_000
-"""How long the end of a transaction waits for a peer; afterwards its coordinator asks again."""
+MARKERS_WAIT_MS: Final = 1_000
+"""How long the end of a transaction waits for a peer; afterwards its coordinator retries."""
 INCLUSIONS_TIMEOUT_MS: Final = 10_000
-"""How long a batch or an offset waits until its transaction is verified; then its client asks
-again. A connection on which no answer came for so long is made anew."""
+"""How long a batch or an offset waits for the verification of its transaction; then its client
+retries. A connection without an answer for so long is replaced."""
 WARNINGS_PER_SECOND: Final = 1
 
 
@@ -82,15 +82,12 @@ class Peers:
         return found
 
     def reconnect(self, broker_id: int) -> None:
-        """Note that a broker has started: what it has not answered before is asked again.
-
-        The process that was this broker before can confirm nothing any more.
-        """
+        """Send unanswered questions again, to the process that is this broker now."""
         if broker_id in self._peers:
             self._peers[broker_id].disconnect()
 
     def close(self) -> None:
-        """Close all connections; whoever waits gets an answer with which it asks again."""
+        """Close all connections; waiting callers get an error that clients retry on."""
         for each in self._peers.values():
             each.close()
 
@@ -128,7 +125,7 @@ class BrokerPeer:
             timers=timers,
             supervisor=supervisor,
             log=log,
-            patience_ms=MARKERS_PATIENCE_MS,
+            wait_ms_max=MARKERS_WAIT_MS,
             is_joined=True,
         )
         self.inclusions = PeerQuestions(
@@ -137,7 +134,7 @@ class BrokerPeer:
             timers=timers,
             supervisor=supervisor,
             log=log,
-            patience_ms=INCLUSIONS_TIMEOUT_MS,
+            wait_ms_max=INCLUSIONS_TIMEOUT_MS,
             is_joined=False,
         )
 
@@ -161,5 +158,5 @@ class BrokerPeer:
         groups = inclusion_groups(inclusions)
         response = await self._inclusions_link.ask(inclusions_request(groups))
         if response.error_code:
-            raise PeerAway(f"refused with {ErrorCode(response.error_code).name}")
+            raise PeerUnavailable(f"refused with {ErrorCode(response.error_code).name}")
         return dict(inclusion_codes(groups, response))

@@ -1,9 +1,10 @@
-"""Question queue: what is asked of one peer, one request at a time.
+"""Question queue: the questions to one peer, which are sent in one request at a time.
 
-Rule: pure. Questions that come while a request is under way go together in the next one. A question
-that waits is asked once for all who ask it. One that is under way is asked again, as the peer may
-have decided before it was asked; or, where asking twice would do harm, it is joined, and an answer
-that comes when nobody waits for it any more is kept for who asks next.
+Rule: pure. Questions that arrive while a request is in flight go together in the next one. Equal
+questions that are still queued are sent once. A question equal to one in flight is sent again,
+because the peer may have answered the first one from an older state. With `is_joined`, where a
+second copy would do harm, its caller waits for the one in flight instead, and an answer whose
+caller has stopped waiting is kept for the next equal question.
 Must not know: requests, futures, what a question means.
 """
 
@@ -11,11 +12,11 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Generic, TypeVar
 
 WAITING_MAX: Final = 100_000
-"""Questions that wait for a request under way; more are not asked."""
+"""Questions that wait for the request in flight; more are not accepted."""
 REQUEST_MAX: Final = 10_000
 """Questions of one request."""
 KEPT_MAX: Final = 100_000
-"""Answers for which nobody waited; the oldest are forgotten, and their questions asked again."""
+"""Answers that no caller waited for; the oldest are dropped, and their questions sent again."""
 
 Q = TypeVar("Q", bound=Hashable)
 A = TypeVar("A")
@@ -25,15 +26,15 @@ C = TypeVar("C")
 class QuestionQueue(Generic[Q, A, C]):
     """The questions to one peer, with what takes the answer to each, and answers that are kept."""
 
-    __slots__ = ("_abandoned", "_is_joined", "_kept", "_under_way", "_waiting")
+    __slots__ = ("_abandoned", "_in_flight", "_is_joined", "_kept", "_waiting")
 
     def __init__(self, *, is_joined: bool) -> None:
-        """Args: is_joined: a question is never asked again while it is under way."""
+        """Args: is_joined: a question is never sent again while it is in flight."""
         self._is_joined = is_joined
         self._waiting: dict[Q, A] = {}
-        self._under_way: dict[Q, A] = {}
+        self._in_flight: dict[Q, A] = {}
         self._abandoned: set[Q] = set()
-        """Questions for whose answers nobody waits any more."""
+        """Questions whose callers have stopped waiting."""
         self._kept: dict[Q, C] = {}
 
     @property
@@ -47,33 +48,33 @@ class QuestionQueue(Generic[Q, A, C]):
         return len(self._kept)
 
     def take_kept(self, question: Q) -> C | None:
-        """Return the answer that came when nobody waited for it, once; None: there is none."""
+        """Return, once, an answer that no caller waited for; None: there is none."""
         return self._kept.pop(question, None) if self._kept else None
 
     def ask(self, question: Q, make_answer: Callable[[], A]) -> A | None:
         """Return what takes the answer to a question; None: too many wait."""
         self._abandoned.discard(question)
-        if self._is_joined and question in self._under_way:
-            return self._under_way[question]
+        if self._is_joined and question in self._in_flight:
+            return self._in_flight[question]
         answer = self._waiting.get(question)
         if answer is None and len(self._waiting) < WAITING_MAX:
             answer = self._waiting[question] = make_answer()
         return answer
 
     def abandon(self, question: Q) -> None:
-        """Note that who asked last does not wait for the answer any more."""
-        if self._is_joined and (question in self._under_way or question in self._waiting):
+        """Note that the last caller has stopped waiting for the answer."""
+        if self._is_joined and (question in self._in_flight or question in self._waiting):
             self._abandoned.add(question)
 
     def begin_request(self) -> Mapping[Q, A]:
-        """Return the questions of the next request, which is under way from now on."""
-        assert not self._under_way, "a request is under way"
+        """Return the questions of the next request, which is in flight from now on."""
+        assert not self._in_flight, "a request is in flight"
         for question in list(self._waiting)[:REQUEST_MAX]:
-            self._under_way[question] = self._waiting.pop(question)
-        return self._under_way.copy()
+            self._in_flight[question] = self._waiting.pop(question)
+        return self._in_flight.copy()
 
     def end_request(self, answers: Mapping[Q, C]) -> None:
-        """Note that the request under way was answered, or has failed.
+        """Note that the request in flight was answered, or has failed.
 
         Args:
             answers: those that are worth keeping.
@@ -82,5 +83,5 @@ class QuestionQueue(Generic[Q, A, C]):
             self._kept[question] = answers[question]
             if len(self._kept) > KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
-        self._abandoned.difference_update(self._under_way)
-        self._under_way.clear()
+        self._abandoned.difference_update(self._in_flight)
+        self._in_flight.clear()

@@ -1,6 +1,7 @@
 """Remote transactions: asks the coordinators of transactional ids that other brokers coordinate.
 
-Rule: whatever says nothing about a transaction is COORDINATOR_NOT_AVAILABLE: the client asks again.
+Rule: an error that says nothing about the transaction itself becomes COORDINATOR_NOT_AVAILABLE, on
+which clients retry.
 Must not know: connections, what the answer is for.
 """
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 _OF_ANOTHER_CAUSE: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # the coordinator has not heard of a new topic
-    ErrorCode.OPERATION_NOT_ATTEMPTED,  # likewise, of another partition in the request
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # the coordinator does not have a new topic yet
+    ErrorCode.OPERATION_NOT_ATTEMPTED,  # the same for another partition in the request
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -41,7 +42,7 @@ class RemoteTransactions:
         self._peers = peers
 
     def close(self) -> None:
-        """Ask nobody any more: who waits for an answer gets one at once, and has to ask again."""
+        """Ask no more; waiting callers get COORDINATOR_NOT_AVAILABLE at once."""
         self._peers.close()
 
     def includes(self, transactional_id: str) -> bool:

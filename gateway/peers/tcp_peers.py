@@ -2,9 +2,9 @@
 
 Rule: the handshake of `peer_handshake_state` comes before every other byte; a connection whose
 other end does not prove itself in time is closed. A buffer has exactly the bytes that are expected
-next, so what comes behind the handshake is read by the connection alone. Where a broker listens is
-looked up for every new connection, as it may have moved to another machine.
-Must not know: requests, who moves brokers.
+next, so bytes behind the handshake are left for the connection. The address of a broker is looked
+up for every new connection, as it may have moved to another machine.
+Must not know: requests, why brokers move.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class TcpPeers:
                 have reserved the port; port 0 is any free one.
             advertised: what the others connect to, if it is not that.
             address_of: returns host and port of another broker; None: it has none yet.
-            secret: of the cluster; whoever knows it is trusted.
+            secret: of the cluster; a peer that proves that it knows the secret is trusted.
             entropy: makes nonces.
             timers: of this broker.
         """
@@ -174,7 +174,7 @@ class TcpPeerServer:
 
 
 class _HandshakeProtocol(asyncio.BufferedProtocol):
-    """Reads messages of known sizes, each into a buffer of its own size."""
+    """Reads messages of known sizes, each into a buffer of exactly that size."""
 
     def __init__(self, size: int) -> None:
         self.transport: asyncio.Transport | None = None
@@ -347,7 +347,7 @@ class _Connecting(_HandshakeProtocol):
     def _fail(self, error: OSError) -> None:
         if not self._trusted.done():
             self._trusted.set_exception(error)
-            self._trusted.exception()  # nobody may wait for it any more
+            self._trusted.exception()  # retrieved, as no caller may be waiting for it
 
 
 def _keep_alive(connected: socket.socket | None) -> None:

@@ -1,7 +1,7 @@
 """Produce rights: what the client of a Produce request may write to.
 
-Rule: without an authorizer nothing is asked. A topic that the client may not write to is refused
-whether it exists or not; an id that is unknown has no name that could be asked for.
+Rule: without an authorizer nothing is checked. A topic that the client may not write to is refused
+whether it exists or not; an unknown topic id has no name to check.
 Must not know: requests, what is done with a refusal.
 """
 

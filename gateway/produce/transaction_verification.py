@@ -1,7 +1,7 @@
 """TransactionVerification: whether a transactional batch may be appended to a partition.
 
-Rule: the producer of a batch must be that of the request's transactional id, so that nobody writes
-into the transaction of another. A batch of a transaction that is open in its partition needs no
+Rule: the producer of a batch must be that of the request's transactional id, so that no client
+writes into another's transaction. A batch of a transaction that is open in its partition needs no
 more verification. The first one there is verified when the coordinator confirms that the
 transaction includes the partition; from Produce 12 on, the batch itself adds the partition
 (KIP-890), durably before it is appended. What a coordinator on another broker has confirmed is void

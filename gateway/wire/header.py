@@ -79,7 +79,7 @@ class RequestHeader:
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Tell whether a version of an API is flexible (KIP-482)."""
+    """Return whether a version of an API is flexible (KIP-482)."""
     return version >= FLEXIBLE_SINCE.get(key, NEVER)
 
 

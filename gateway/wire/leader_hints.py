@@ -4,7 +4,7 @@
     NodeEndpoints of the response     compact array of: node_id int32, host, port int32, rack, tags
 
 Rule: has the bytes of the compiled codec. A response without hints has neither field.
-Must not know: who leads what, which errors carry a hint.
+Must not know: leaders, which errors carry a hint.
 """
 
 from collections.abc import Mapping, Sequence

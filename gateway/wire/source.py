@@ -99,7 +99,7 @@ def size_min(wire_type: WireType, version: int, *, is_flexible: bool, is_nullabl
 
 
 def has_records(cls: type[Struct]) -> bool:
-    """Tell whether record batches occur anywhere in a class."""
+    """Return whether record batches occur anywhere in a class."""
     return any(_holds_records(one.type) for one in fields_of(cls))
 
 

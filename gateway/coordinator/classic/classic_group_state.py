@@ -201,7 +201,7 @@ class ClassicGroup:
         )
         self.roster.add(member)
         # A member that waits for its join sends no heartbeats, and a lost connection is not always
-        # seen: a limit of its own keeps abandoned members from piling up in a long rebalance.
+        # seen: a separate timeout keeps abandoned members from piling up in a long rebalance.
         transition.cancel(session_timer(member_id))
         self._renew_session(member, transition, self.config.new_member_join_timeout_ms)
         self._rebalance(transition)

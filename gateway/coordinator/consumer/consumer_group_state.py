@@ -645,7 +645,7 @@ class MemberSessions:
     def replay(
         self, members: ConsumerRoster, transition: Transition, session_timeout_ms: int
     ) -> None:
-        """Let each of these members, and nobody else, have a session."""
+        """Give each of these members a session, and end all other sessions."""
         for member in members.changed_since(self._durable):
             if member.member_id not in self._deadlines:
                 self._begin(member, transition, session_timeout_ms)

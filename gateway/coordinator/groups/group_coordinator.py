@@ -307,7 +307,7 @@ class GroupCoordinator:
         return hosted
 
     def _new_member_id(self, command: JoinCommand) -> str:
-        """Return an id that begins with the instance or client id, for people who read logs."""
+        """Return an id that begins with the instance or client id, as in Kafka's logs."""
         if command.member_id:
             return ""
         return f"{command.instance_id or command.client_id}-{self._entropy.uuid4()}"

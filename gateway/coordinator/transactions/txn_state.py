@@ -26,7 +26,7 @@ EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1
 """From here on a new producer id is needed: one more epoch is left for fencing, and no client may
 name that one."""
 GROUPS_MAX: Final = 1_000
-"""Of so many groups one transaction commits offsets at most: anybody can name groups."""
+"""Groups of one transaction at most: a client can name groups that do not exist."""
 
 
 class ProducerIdAndEpoch(NamedTuple):

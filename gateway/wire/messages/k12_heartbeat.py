@@ -13,7 +13,7 @@ class HeartbeatRequest(ApiMessage, key=12, versions="0-4", flexible="4+"):
 
 
 class HeartbeatResponse(ApiMessage, key=12, versions="0-4", flexible="4+"):
-    """The error tells whether the member must rejoin."""
+    """The error says whether the member must rejoin."""
 
     throttle_time_ms: Int32 = field(versions="1+", default=0)
     error_code: Int16 = 0

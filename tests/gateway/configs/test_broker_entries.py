@@ -20,7 +20,7 @@ def entries(gateway: RunningGateway) -> dict[str, DescribeConfigsResourceResult]
     return by_name
 
 
-def places(entry: DescribeConfigsResourceResult) -> list[tuple[str | None, int]]:
+def synonyms(entry: DescribeConfigsResourceResult) -> list[tuple[str | None, int]]:
     return [(each.value, each.source) for each in entry.synonyms]
 
 
@@ -54,8 +54,8 @@ async def test_given_values_precede_the_default() -> None:
         found = entries(gateway)
         given, untouched = found["num.partitions"], found["default.replication.factor"]
         assert ("3", STATIC, True) == (given.value, given.config_source, given.read_only)
-        assert [("3", STATIC), ("1", DEFAULT)] == places(given)
-        assert [("1", DEFAULT)] == places(untouched)
+        assert [("3", STATIC), ("1", DEFAULT)] == synonyms(given)
+        assert [("1", DEFAULT)] == synonyms(untouched)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ async def test_listeners_are_those_that_are_bound() -> None:
     async with running_gateway() as gateway:
         found = entries(gateway)
         address = f"PLAINTEXT://127.0.0.1:{gateway.port}"
-        assert [(address, STATIC), ("PLAINTEXT://:9092", DEFAULT)] == places(found["listeners"])
-        assert [(address, STATIC)] == places(found["advertised.listeners"])
+        assert [(address, STATIC), ("PLAINTEXT://:9092", DEFAULT)] == synonyms(found["listeners"])
+        assert [(address, STATIC)] == synonyms(found["advertised.listeners"])
 
 
 async def test_defaults_of_topics_that_were_given_stand_under_their_broker_names() -> None:
@@ -99,8 +99,10 @@ async def test_defaults_of_topics_that_were_given_stand_under_their_broker_names
     async with running_gateway() as gateway:
         gateway.services.broker_settings.static_defaults = given
         found = entries(gateway)
-        assert [("2", STATIC), ("168", DEFAULT)] == places(found["log.retention.hours"])
-        assert [("5", STATIC), ("86400000", DEFAULT)] == places(found["producer.id.expiration.ms"])
+        assert [("2", STATIC), ("168", DEFAULT)] == synonyms(found["log.retention.hours"])
+        assert [("5", STATIC), ("86400000", DEFAULT)] == synonyms(
+            found["producer.id.expiration.ms"]
+        )
         assert "retention.ms" not in found
         assert "leader.replication.throttled.replicas" not in found
 
@@ -110,10 +112,10 @@ async def test_altered_values_come_first_and_say_for_whom() -> None:
         await alter(gateway, "", {"log.cleaner.threads": "2"})
         await alter(gateway, "1", {"log.cleaner.threads": "3"})
         entry = entries(gateway)["log.cleaner.threads"]
-        assert [("3", NODE), ("2", ALL_NODES), ("1", DEFAULT)] == places(entry)
+        assert [("3", NODE), ("2", ALL_NODES), ("1", DEFAULT)] == synonyms(entry)
         assert ("3", NODE) == (entry.value, entry.config_source)
         shown = {each.name: each for each in all_nodes_entries(gateway.services.broker_settings)}
-        assert [("2", ALL_NODES)] == places(shown["log.cleaner.threads"])
+        assert [("2", ALL_NODES)] == synonyms(shown["log.cleaner.threads"])
 
 
 async def test_the_value_of_an_unknown_name_is_not_shown() -> None:
@@ -126,7 +128,7 @@ async def test_the_value_of_an_unknown_name_is_not_shown() -> None:
             entry.is_sensitive,
             entry.read_only,
         )
-        assert [(None, NODE)] == places(entry)
+        assert [(None, NODE)] == synonyms(entry)
 
 
 async def test_a_setting_of_a_listener_is_shown_by_its_whole_name() -> None:
@@ -145,7 +147,7 @@ async def test_a_setting_of_a_listener_is_shown_by_its_whole_name() -> None:
 async def test_min_insync_replicas_is_set_for_all_nodes_from_the_start() -> None:
     async with running_gateway() as gateway:
         entry = entries(gateway)["min.insync.replicas"]
-        assert [("1", ALL_NODES), ("1", DEFAULT)] == places(entry)
+        assert [("1", ALL_NODES), ("1", DEFAULT)] == synonyms(entry)
         assert ("1", ALL_NODES, False) == (entry.value, entry.config_source, entry.read_only)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kledger.gateway.peers.peer_link import PeerAway, PeerLink
+from kledger.gateway.peers.peer_link import PeerLink, PeerUnavailable
 from kledger.gateway.peers.peer_socket import bind_peer_socket, connect_to
 from kledger.gateway.wire.codec import encode
 from kledger.gateway.wire.header import decode_request_header, response_prefix
@@ -133,11 +133,11 @@ async def test_a_peer_without_a_socket_is_away_until_it_has_one(
     peer: PeerOfTest, clock: ManualClock
 ) -> None:
     link = link_to(peer, clock)
-    with pytest.raises(PeerAway, match="No such file"):
+    with pytest.raises(PeerUnavailable, match="No such file"):
         await link.ask(REQUEST)
     async with peer.running():
         assert 7 == await asked(link)
-    with pytest.raises(PeerAway):
+    with pytest.raises(PeerUnavailable):
         await link.ask(REQUEST)
     async with peer.running():
         assert 7 == await asked(link)
@@ -149,7 +149,7 @@ async def test_a_peer_that_hangs_up_is_away_and_connected_to_again(
     async with peer.running():
         link, waiting = await unanswered(peer, clock)
         peer.connections[0].close()
-        with pytest.raises(PeerAway, match="has ended"):
+        with pytest.raises(PeerUnavailable, match="has ended"):
             await waiting
         peer.answer = answered
         assert 7 == await asked(link)
@@ -164,7 +164,7 @@ async def test_a_silent_peer_is_away_when_its_time_is_over(
         clock.advance(TIMEOUT_MS - 1)
         assert not waiting.done()
         clock.advance(1)
-        with pytest.raises(PeerAway):
+        with pytest.raises(PeerUnavailable):
             await waiting
 
 
@@ -197,7 +197,7 @@ async def test_abort_fails_the_request_under_way(peer: PeerOfTest, clock: Manual
     async with peer.running():
         link, waiting = await unanswered(peer, clock)
         link.abort()
-        with pytest.raises(PeerAway):
+        with pytest.raises(PeerUnavailable):
             await waiting
 
 
@@ -219,7 +219,7 @@ async def test_a_peer_that_errs_is_away(
     async with peer.running():
         peer.answer = wrong
         link = link_to(peer, clock)
-        with pytest.raises(PeerAway):
+        with pytest.raises(PeerUnavailable):
             await asked(link)
         peer.answer = answered
         assert 7 == await asked(link)

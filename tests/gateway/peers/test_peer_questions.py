@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from kledger.gateway.peers.peer_link import PeerAway
+from kledger.gateway.peers.peer_link import PeerUnavailable
 from kledger.gateway.peers.peer_questions import UNANSWERED, PeerQuestions
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.runtime.logs import RateLimitedLog
@@ -16,7 +16,7 @@ from kledger.runtime.timers import Timers
 from tests.contained import Contained
 from tests.gateway.running import until
 
-PATIENCE_MS = 1_000
+WAIT_MS = 1_000
 GUARD_S = 60
 NONE = ErrorCode.NONE
 REFUSED = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -61,7 +61,7 @@ class Asking:
             timers=Timers(self.clock, self.supervisor),
             supervisor=self.supervisor,
             log=RateLimitedLog(logging.getLogger(__name__), 1, self.clock),
-            patience_ms=PATIENCE_MS,
+            wait_ms_max=WAIT_MS,
             is_joined=is_joined,
         )
 
@@ -69,10 +69,10 @@ class Asking:
         return asyncio.create_task(self.questions.ask(questions))
 
     async def gone(self, *tasks: "asyncio.Task[dict[str, ErrorCode]]") -> None:
-        """Let patience end."""
+        """Let the wait end."""
         async with asyncio.timeout(GUARD_S):
             await until(lambda: self.clock.sleeper_count > 0)
-            self.clock.advance(PATIENCE_MS)
+            self.clock.advance(WAIT_MS)
             await asyncio.wait(tasks)
 
 
@@ -102,7 +102,7 @@ async def test_a_peer_that_is_away_fails_its_questions_at_once_and_is_logged(
     for number in (1, 2):
         asked = asking.ask("ab")
         await asking.peer.asked(number)
-        asking.peer.fail(PeerAway("no such socket"))
+        asking.peer.fail(PeerUnavailable("no such socket"))
         assert {"a": UNANSWERED, "b": UNANSWERED} == await result_of(asked)
     assert ["broker 2, markers: no such socket"] == [each.message for each in caplog.records]
     assert 0 == asking.clock.monotonic_ms()
@@ -116,7 +116,7 @@ async def test_a_question_that_the_answer_lacks_is_unanswered() -> None:
     assert {"a": NONE, "b": UNANSWERED} == await result_of(asked)
 
 
-async def test_an_answer_after_the_patience_is_there_for_the_next_question() -> None:
+async def test_an_answer_after_the_wait_is_there_for_the_next_question() -> None:
     """A transaction whose leader is slow does not get its marker twice."""
     asking = Asking()
     early = asking.ask("a")
@@ -134,7 +134,7 @@ async def test_an_answer_after_the_patience_is_there_for_the_next_question() -> 
     assert {"a": NONE} == await result_of(again)
 
 
-async def test_a_refusal_after_the_patience_is_asked_again() -> None:
+async def test_a_refusal_after_the_wait_is_asked_again() -> None:
     asking = Asking()
     early = asking.ask("a")
     await asking.peer.asked(1)
@@ -177,7 +177,7 @@ async def test_all_questions_are_unanswered_at_the_end() -> None:
     waiting = asking.ask("b")
     await asyncio.sleep(0)
     asking.questions.close()
-    asking.peer.fail(PeerAway("the connection has ended"))
+    asking.peer.fail(PeerUnavailable("the connection has ended"))
     for task, question in ((under_way, "a"), (waiting, "b"), (asking.ask("c"), "c")):
         assert {question: UNANSWERED} == await result_of(task)
     assert [["a"]] == asking.peer.requests
@@ -201,7 +201,7 @@ async def test_a_fault_of_a_request_is_contained_and_the_next_question_is_asked(
 
 @pytest.mark.usefixtures("contained")
 async def test_a_fault_of_a_request_does_not_leave_others_waiting() -> None:
-    """They waited until their patience ended, and were not sent before the next question."""
+    """They waited until their wait ended, and were not sent before the next question."""
     asking = Asking()
     first = asking.ask("a")
     await asking.peer.asked(1)

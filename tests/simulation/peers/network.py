@@ -15,7 +15,7 @@ from kledger.gateway.wire.framing import FrameSplitter
 from tests.simulation.clock import SimulatedClock
 
 DELAYS_MS = (0, 0, 1, 20, 400, 1_500, 12_000)
-"""Longer than the patience with markers, and than that with other questions."""
+"""Longer than callers wait for markers, and for other questions."""
 Serve = Callable[[memoryview], Awaitable[bytes]]
 """Returns the response to a request, behind its size."""
 
