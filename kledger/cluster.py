@@ -1,4 +1,4 @@
-"""Cluster: what a broker shares with the others of its cluster.
+"""Cluster members: make a server one broker of a cluster.
 
 Rule: a `ClusterMember` opens it when the broker starts. Workers are numbered from the `node.id` of
 the settings, and their shared tables are in the folder above those of their stores.
@@ -202,9 +202,9 @@ class BrokerCluster:
 
 
 def _started(record: BrokerRecord, placement: Placement, peers: Peers) -> None:
-    """Follow the start of a broker, which in a later epoch may be elsewhere than it was.
+    """Apply the new record of a broker, which in a later epoch may run on another machine.
 
-    In the same epoch its connections end by themselves if they are those of an earlier process.
+    In the same epoch nothing is to do: connections to its earlier process ended with that process.
     """
     broker_id = record.broker_id
     known = placement.leader_epoch_of(broker_id)

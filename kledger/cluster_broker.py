@@ -63,7 +63,7 @@ class ClusterBroker:
         self._pool = BlockingPool(1)
 
     async def run(self, ending: "asyncio.Future[int]") -> int:
-        """Serve until somebody sets the exit code, or nothing can go on; return the exit code.
+        """Serve until an exit code is set, or an error ends the broker; return the exit code.
 
         Raises:
             CannotStart: the database, the store or a setting is not usable.
@@ -80,7 +80,7 @@ class ClusterBroker:
             self._pool.close()
 
     async def _live(self) -> NoReturn:
-        """Be a standby and an owner in turns."""
+        """Alternate between standby and owner."""
         while True:
             cluster = await describe_usable(self._settings, self._database, self._pool)
             standby = Standby(

@@ -2,7 +2,7 @@
 
 Rule: it opens what earlier owners have committed, and runs a server over it. It returns when its
 session was closed, so that the process can become a standby; whatever else ends the server is an
-error. A stop never waits for a database that is away.
+error. A stop never waits for a database that is unavailable.
 Must not know: standbys, command lines, signals.
 """
 
@@ -126,7 +126,7 @@ class ClusterOwner:
             await self._pool.run(mine.close)
 
     async def _stop(self, server: BrokerServer, mine: OwnedCluster) -> None:
-        """Stop a server in order, without waiting for a database that is away."""
+        """Stop a server in order, without waiting for a database that is unavailable."""
         watching = Supervisor()
         watching.spawn(self._give_up(mine), "the end of commits under way")
         try:

@@ -1,7 +1,7 @@
-"""What the settings of a server make of it in a cluster without disks.
+"""Cluster settings: the settings of a server whose data is in a cluster without disks.
 
-Rule: the data of an owner is in the cluster alone, so its settings have no folder; what has left
-the write-ahead log is in a tier below the same URL, unless another one is named.
+Rule: the data of an owner is in the cluster alone, so its settings have no folder; closed ledgers
+go to a tier below the same URL, unless another one is named.
 Must not know: sessions, how a cluster is served.
 """
 
@@ -38,7 +38,7 @@ async def describe_usable(
     """Return the cluster, if a server with these settings may serve it.
 
     Raises:
-        CannotStart: the database is away, or it or a setting is not usable.
+        CannotStart: the database is unavailable, or it or a setting is not usable.
     """
     store = settings.cluster.store
     assert store is not None, "no URL of an object store"

@@ -4,7 +4,7 @@ Rule: a thread makes all calls of the file in their order, and hands the rows of
 event loop between the outcomes of the process's own writes.
 Must not know: what rows mean.
 
-A datagram tells the other processes of a change; they also look at every interval.
+A process sends the others a datagram after a change; they also poll at intervals.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from kledger.runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 
-LOOK_MS: Final = 250
-"""How often a process looks for changes of which it got no datagram."""
+POLL_MS: Final = 250
+"""How often a process polls for changes, in case a datagram was lost."""
 _SOCKETS: Final = ".shared-tables-"
 T = TypeVar("T")
 
@@ -47,8 +47,8 @@ class SharedFolder:
         self._taken: Future[None]
         self._refreshing: Future[None] | None = None
         self._is_closed = False
-        self._is_looking = False
-        self._wakes = _Wakes(folder, self._look)
+        self._is_polling = False
+        self._wakes = _Wakes(folder, self._poll)
 
     @classmethod
     async def open(cls, folder: Path, clock: Clock, supervisor: Supervisor) -> "SharedFolder":
@@ -56,8 +56,8 @@ class SharedFolder:
 
         Args:
             folder: of the file.
-            clock: for the interval of looks.
-            supervisor: runs the task that makes them.
+            clock: for the interval of polls.
+            supervisor: runs the task that polls.
 
         Raises:
             StoreUnusable: the file cannot be read, or is of another release.
@@ -69,7 +69,7 @@ class SharedFolder:
             thread.shutdown(wait=False)
             raise
         rows = cls(file, folder, thread)
-        supervisor.spawn(rows._look_at_intervals(clock), "changes of shared tables")
+        supervisor.spawn(rows._poll_at_intervals(clock), "changes of shared tables")
         return rows
 
     # Methods of SharedRows
@@ -107,8 +107,8 @@ class SharedFolder:
         """Write rows in one transaction."""
         self._thread.submit(self._write, rows, done)
 
-    def look(self) -> "asyncio.Future[None]":
-        """Apply what others wrote before; calls share a look that has not begun yet."""
+    def poll(self) -> "asyncio.Future[None]":
+        """Apply what others wrote before; calls share a poll that has not begun yet."""
         self._check_open()
         if self._refreshing is None or self._refreshing.running() or self._refreshing.done():
             self._refreshing = self._thread.submit(self._hand_over_changes)
@@ -156,38 +156,38 @@ class SharedFolder:
         if rows := self._file.changes():
             self._on_loop(self._changed, rows)
 
-    def _look_once(self) -> None:
+    def _poll_once(self) -> None:
         error: LedgerError | None = None
         try:
             self._hand_over_changes()
         except LedgerError as failed:
             error = failed
-        self._on_loop(self._looked, error)
+        self._on_loop(self._polled, error)
 
     def _on_loop(self, call: Callable[[T], None], argument: T) -> None:
         with suppress(RuntimeError):  # the loop was closed without us
             self._loop.call_soon_threadsafe(call, argument)
 
-    # Looks without being asked
+    # Polls in the background
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Begin to apply what others have changed, unless that has begun."""
-        if not self._is_looking and not self._is_closed:
-            self._is_looking = True
-            self._thread.submit(self._look_once)
+        if not self._is_polling and not self._is_closed:
+            self._is_polling = True
+            self._thread.submit(self._poll_once)
 
-    def _looked(self, error: LedgerError | None) -> None:
-        self._is_looking = False
+    def _polled(self, error: LedgerError | None) -> None:
+        self._is_polling = False
         if error is not None and not self._is_closed:
             if isinstance(error, StorageFailed):
                 logger.warning("%s; trying again", error)
             else:
                 self._lost(error)
 
-    async def _look_at_intervals(self, clock: Clock) -> None:
+    async def _poll_at_intervals(self, clock: Clock) -> None:
         while not self._is_closed:
-            await clock.sleep(LOOK_MS)
-            self._look()
+            await clock.sleep(POLL_MS)
+            self._poll()
 
     def _check_open(self) -> None:
         if self._is_closed:

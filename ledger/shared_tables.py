@@ -1,9 +1,9 @@
 """Shared tables: rows that every broker of a cluster reads and changes.
 
 Rule: a change is decided and written under one lock for all brokers, and taking the lock applies
-what other brokers have changed; so no decision is made on an old row. Rows of others are applied
-on the event loop in the order in which they were written, between a broker's own in the same
-order. A server that is alone has no shared tables: its tables are in its `LedgerStore`.
+what other brokers have changed; so no decision is made on an old row. Every broker applies all
+rows, its own and those of others, on its event loop in the order in which they were written. A
+single server has no shared tables: its tables are in its `LedgerStore`.
 Must not know: what rows mean, where they are kept: see `SharedRows`.
 """
 
@@ -66,11 +66,11 @@ class SharedRows(Protocol):
         """
         ...
 
-    def look(self) -> "asyncio.Future[None]":
-        """Return what ends when `changed` was called with what others wrote before this call.
+    def poll(self) -> "asyncio.Future[None]":
+        """Return a future; done when `changed` was called with what others wrote before this call.
 
         Raises:
-            AlreadyClosed: nothing is looked for any more.
+            AlreadyClosed: the rows are closed.
         """
         ...
 
@@ -107,8 +107,8 @@ class SharedTables:
         Args:
             folder: of the file.
             containment: for faults of followers.
-            clock: for the interval at which the tables look for changes.
-            supervisor: runs the task that does so.
+            clock: for the interval at which the tables poll for changes.
+            supervisor: runs the task that polls.
 
         Raises:
             StoreUnusable: the file cannot be read, or is of another release.
@@ -178,14 +178,14 @@ class SharedTables:
         await asyncio.shield(self.refreshed())
 
     def refreshed(self) -> "asyncio.Future[None]":
-        """Return what ends as `refresh` does; it is not cancelled, as others may wait for it.
+        """Return a future that ends as `refresh` does; callers share it and must not cancel it.
 
-        Calls share a look at the rows that has not begun yet, however many they are.
+        All calls before a poll begins share that poll.
 
         Raises:
             AlreadyClosed: the tables are closed.
         """
-        return self._rows.look()
+        return self._rows.poll()
 
     def _apply(self, rows: Sequence[Row]) -> None:
         for key, value in rows:

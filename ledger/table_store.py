@@ -1,8 +1,8 @@
 """Table store: where record tables are kept.
 
-Rule: a server that is alone keeps them in its `LedgerStore`; brokers of one cluster keep some of
-them in tables that they share (`shared_tables`). Whoever changes a record decides and writes under
-`change_lock`, as otherwise another process could change it meanwhile.
+Rule: a single server keeps them in its `LedgerStore`; brokers of one cluster keep some of them in
+shared tables (`shared_tables`). A change is decided and written under `change_lock`, as otherwise
+another process could change the record in between.
 Must not know: what rows mean.
 """
 

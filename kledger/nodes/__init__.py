@@ -1,5 +1,5 @@
-"""A cluster without disks that several servers own together, node by node.
+"""A cluster of nodes without disks; several servers divide its nodes among them.
 
-Rule: nothing of it is loaded by a server of another kind. A node is to clients a broker; a server
-is a process, which owns several nodes.
+Rule: a node is a broker to its clients; a server is a process that owns several nodes. Servers of
+other kinds do not import this package.
 """

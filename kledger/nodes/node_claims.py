@@ -1,10 +1,10 @@
-"""NodeClaims: the nodes that one server owns, as the plan wants it.
+"""NodeClaims: acquires and releases the nodes of one server, as `plan_nodes` decides.
 
-Rule: a server announces itself and looks at all nodes and servers, over one connection. It acts as
-`plan_nodes` says: it claims a node by a session of that node, and hands one over by ending what
-serves it, and then the session. The database alone decides who owns a node, so an old look costs
-time at most. Owners that are silent are fenced by everybody who sees it, as a standby does it. A
-node whose session was closed is given up alone; any other error of a node ends the server.
+Rule: over one connection a server announces itself and polls the state of all nodes and servers. It
+acquires a node by opening a session of that node, and hands one over by stopping its broker and
+then closing the session. The database alone decides which session owns a node, so acting on an old
+state only costs time. Every server fences owners that are silent, as a standby does. If another
+server closes a node's session, only that node stops; any other error of a node ends the server.
 Must not know: what serving a node means, command lines, signals.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, NoReturn, Protocol, TypeAlias
 from uuid import UUID
 
 from kledger.ledger.cluster import (
-    LOOK_EVERY_MS,
+    POLL_EVERY_MS,
     ClusterDatabase,
     DatabaseError,
     DatabaseUnavailable,
@@ -136,7 +136,7 @@ class NodeClaims:
         self._has_takers = False
         self._is_accepted = False
         self._is_draining = False
-        self._is_away = False
+        self._is_unavailable = False
 
     @property
     def nodes(self) -> Collection[int]:
@@ -155,10 +155,10 @@ class NodeClaims:
         try:
             while True:
                 version = self._changed.version
-                await self._look_and_act()
+                await self._poll_and_act()
                 if self._failure is not None:
                     raise self._failure
-                timer = self._timers.call_after(LOOK_EVERY_MS, self._changed.notify)
+                timer = self._timers.call_after(POLL_EVERY_MS, self._changed.notify)
                 await self._changed.wait_beyond(version)
                 timer.cancel()
         finally:
@@ -174,7 +174,7 @@ class NodeClaims:
         self._announced_at_ms = None
         while self._tasks and self._has_takers and not self._is_silent():
             version = self._changed.version
-            timer = self._timers.call_after(LOOK_EVERY_MS, self._changed.notify)
+            timer = self._timers.call_after(POLL_EVERY_MS, self._changed.notify)
             await self._changed.wait_beyond(version)
             timer.cancel()
 
@@ -194,10 +194,10 @@ class NodeClaims:
             self._databases.nodes.close()
             self._pool.close()
 
-    # Looks
+    # Polls
 
-    async def _look_and_act(self) -> None:
-        """Look once, and begin what is to be done."""
+    async def _poll_and_act(self) -> None:
+        """Poll once, and begin the actions that follow from the state."""
         asked_at_ms = self._clock.monotonic_ms()
         try:
             if not await self._announce(asked_at_ms):
@@ -205,10 +205,10 @@ class NodeClaims:
             observed = await self._pool.run(self._databases.nodes.observe_nodes)
         except (DatabaseUnavailable, UnknownOutcome) as error:
             self._watches.clear()
-            self._tell_away(error)
+            self._log_unavailable(error)
             return
         self._answered_at_ms = self._clock.monotonic_ms()
-        self._tell_back()
+        self._log_available()
         self._fence_silent(observed, asked_at_ms)
         self._act(observed)
 
@@ -243,7 +243,7 @@ class NodeClaims:
                 self._watches.pop(each.node, None)
                 continue
             watch = self._watches.setdefault(each.node, OwnerWatch())
-            step = watch.looked(
+            step = watch.observed(
                 each.owner, asked_at_ms=asked_at_ms, answered_at_ms=self._answered_at_ms
             )
             if (
@@ -268,7 +268,7 @@ class NodeClaims:
                 self._changed.notify()
         except (DatabaseUnavailable, UnknownOutcome) as error:
             self._watches.pop(node, None)
-            self._tell_away(error)
+            self._log_unavailable(error)
         finally:
             self._fencing.discard(node)
             database.close()
@@ -330,12 +330,12 @@ class NodeClaims:
             await pool.run(database.close)
             pool.close()
 
-    def _tell_away(self, error: DatabaseError) -> None:
-        if not self._is_away:
-            logger.warning("the database of the cluster is away: %s", error)
-        self._is_away = True
+    def _log_unavailable(self, error: DatabaseError) -> None:
+        if not self._is_unavailable:
+            logger.warning("the database of the cluster is unavailable: %s", error)
+        self._is_unavailable = True
 
-    def _tell_back(self) -> None:
-        if self._is_away:
-            logger.info("the database of the cluster is back")
-        self._is_away = False
+    def _log_available(self) -> None:
+        if self._is_unavailable:
+            logger.info("the database of the cluster is available again")
+        self._is_unavailable = False

@@ -1,8 +1,7 @@
 """NodeMembers: makes the server of a node a broker of its cluster.
 
-Rule: what the nodes of one process share is here, once: the connection to the shared tables, and
-the ports, which stay reserved whichever nodes the server owns. A node listens when its server is
-started and frees nothing of the others when it leaves.
+Rule: the nodes of one process share the connection to the shared tables and the reserved ports,
+which stay reserved whichever nodes the server owns. Stopping one node affects neither.
 Must not know: which nodes this process owns, how they are served.
 """
 
@@ -86,7 +85,7 @@ class DatabaseTables:
             clock: for the interval of looks.
 
         Raises:
-            StorageFailed: the database is away.
+            StorageFailed: the database is unavailable.
             StoreUnusable: it has no cluster, or cannot be used.
         """
         supervisor = Supervisor()

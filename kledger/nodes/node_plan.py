@@ -1,9 +1,9 @@
 """Node plan: which nodes a server claims, and which one it hands over.
 
-Rule: every server makes the same plan of what it sees, so nobody has to lead. Nodes are divided as
-evenly as they can be, and no node moves unless that makes the division more even, or its server is
-draining. At most one server hands over a node at a time, and only while no other node is without an
-owner; a server that is draining does not wait for others.
+Rule: pure. All servers compute the same plan from the same state, so none of them has to be a
+leader. Nodes are divided as evenly as possible; a node moves only if that makes the division more
+even, or if its server is draining. One server hands over a node at a time, and only while every
+other node has an owner; a draining server does not wait for others.
 Must not know: databases, sessions, what liveness is.
 """
 
@@ -18,7 +18,7 @@ class NodePlan:
 
     Attributes:
         claims: nodes without an owner that it is to own, in the order of their ids.
-        hand_over: a node of its own that another server is to own; None: none.
+        hand_over: one of its nodes, which another server will own; None: none.
     """
 
     claims: tuple[int, ...] = ()
@@ -37,7 +37,7 @@ def plan_nodes(
             not among them.
     """
     if not takers:
-        return NodePlan()  # who ends last keeps what it has until then
+        return NodePlan()  # the last server keeps its nodes until it ends
     owned = Counter(owner for owner in owners.values() if owner is not None)
     room = _room(len(owners), owned, takers)
     unowned = sorted(node for node, owner in owners.items() if owner is None)

@@ -1,8 +1,8 @@
 """NodeServer: a server of a cluster of nodes, from its start to its end.
 
-Rule: it serves every node that it owns on one event loop, each as a broker of its own. It is ready
-with its first node; until then, and whenever it owns none, it waits with its admin listener alone.
-A server that ends hands its nodes over one after the other, as long as others can take them.
+Rule: it serves every node that it owns on one event loop, each as a separate broker. It is ready
+with its first node; while it owns none, only its admin listener is open. A server that ends hands
+its nodes over one by one, as long as other servers can take them.
 Must not know: which nodes it ought to own, command lines, signals.
 """
 
@@ -68,7 +68,7 @@ class NodeServer:
         self._is_ready = False
 
     async def run(self, ending: "asyncio.Future[int]") -> int:
-        """Serve until somebody sets the exit code, or nothing can go on; return the exit code.
+        """Serve until an exit code is set, or an error ends the server; return the exit code.
 
         Raises:
             CannotStart: the database, the store, an address or a setting is not usable.

@@ -26,15 +26,15 @@ from kledger.ledger.cluster.nodes_database import (
 from kledger.ledger.cluster.owned_cluster import OwnedCluster
 from kledger.ledger.cluster.postgres import PostgresDatabase
 from kledger.ledger.cluster.requirements import check_cluster, loss_risks
-from kledger.ledger.cluster.session_state import LOOK_EVERY_MS, OwnerWatch, WatchStep
+from kledger.ledger.cluster.session_state import POLL_EVERY_MS, OwnerWatch, WatchStep
 from kledger.ledger.cluster.shared_database import SharedDatabase
 from kledger.ledger.cluster.standby import OwnedSession, Standby
 from kledger.ledger.cluster.store_check import check_store
 from kledger.ledger.offload.object_store import ObjectStore
 
 __all__ = [
-    "LOOK_EVERY_MS",
     "NODES_MAX",
+    "POLL_EVERY_MS",
     "ClusterDatabase",
     "ClusterDescription",
     "ClusterExists",

@@ -1,9 +1,8 @@
 """Block reader: entries from the blocks that have them: inline, in memory or in an object.
 
-Rule: neighbouring blocks of one object are one request, requests of several objects are under way
-together. An object that is not there is asked for again for `MISSING_MS`, as a committed object
-must be there; then the read fails, and nothing is ever skipped. Blocks may be moved during a read:
-then they are looked up again.
+Rule: neighbouring blocks of one object are one GET; GETs of several objects run concurrently. A
+committed object must exist, so a missing one is requested again for `MISSING_MS`; then the read
+fails, and no entry is ever skipped. If blocks were moved during a read, they are looked up again.
 Must not know: the committer, the database.
 """
 
@@ -140,7 +139,7 @@ class BlockReader:
         last_entry: int,
         bytes_max: int,
     ) -> list[Buffer]:
-        """Decode blocks as far as their entries are wanted."""
+        """Decode blocks up to the last requested entry."""
         found: list[Buffer] = []
         size = 0
         for (file, block), data in zip(locations, blocks, strict=False):

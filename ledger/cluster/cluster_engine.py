@@ -1,8 +1,8 @@
 """Engine without a disk: entries in an object store, their order and the rows in a database.
 
-Rule: a group is durable, and exists, when its commit in the database was answered; its entries are
-stored before. Only the session that owns the cluster commits. When it is fenced the engine has
-ended: every change raises SyncFailed, for good. What it reads stays true, and may be old.
+Rule: a group exists, and is durable, when the database has answered its commit; its entries are
+stored before. Only the session that owns the cluster commits. After it was fenced, every change
+raises SyncFailed; reads return committed data, which may not be the newest.
 Must not know: how a session becomes the owner, what entries and rows mean.
 
 | what               | where it is                                                              |
@@ -139,7 +139,7 @@ class ClusterEngine:
         return is_current(answered_at_ms=self._log.stream.answered_at_ms, now_ms=self._now_ms())
 
     def ask_index(self, question: Callable[[WalIndex], int]) -> int:
-        """Return a number of the index, for people; the index waits meanwhile."""
+        """Return a figure of the index for metrics, under its lock."""
         return self._log.ask(question)
 
     @property
@@ -216,7 +216,7 @@ class ClusterEngine:
         return None
 
     def release_waiting(self) -> None:
-        """Do nothing: a commit under way ends by itself, or must not be cut off."""
+        """Do nothing: a commit in flight must not be cut off."""
 
     def close(self) -> None:
         """Store the index, so that the next owner reads no footers; end the upkeep. Repeatable."""
@@ -224,7 +224,7 @@ class ClusterEngine:
             return
         self._ending.set()
         if not self.is_current():
-            self._log.stream.stop()  # the database is away, and nobody waits for it any more
+            self._log.stream.stop()  # the database is unavailable, and nobody waits for it any more
         for thread in self._threads:
             thread.join()
         try:

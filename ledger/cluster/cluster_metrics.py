@@ -1,6 +1,6 @@
 """Metrics of an owner: its commits, and its requests to the object store.
 
-Rule: numbers that only grow are gauges, too, as their owners count them anyway; each begins at zero
+Rule: counters are exposed as gauges over the numbers that other classes count; all begin at zero
 with each takeover.
 Must not know: how metrics are shown.
 """

@@ -1,14 +1,14 @@
 """CommitStream: the commits of the owner of a cluster, each with a known outcome.
 
-Rule: one commit at a time, each with the next number. If the connection dies under a commit, its
+Rule: one commit at a time, each with the next number. If the connection dies during a commit, its
 statement may still run later; so the stream first makes a barrier, an empty commit with a higher
-number, below which no statement takes effect any more. The barrier says whether the commit is
-there; if not, the same change goes again under the next number. A commit that was not answered is
+number, below which no statement takes effect any more. The barrier returns whether the commit took
+effect; if not, the same change is sent again with the next number. A commit without an answer is
 never assumed to have failed.
 Must not know: what a change means, SQL.
 
-`commit` blocks, also for as long as the database is away: only that session may commit, and until
-another one has fenced it, nothing is lost by waiting. `stop` ends the wait.
+`commit` blocks, also for as long as the database is unavailable: only that session may commit, and
+until another one has fenced it, nothing is lost by waiting. `stop` ends the wait.
 """
 
 import logging
@@ -32,7 +32,7 @@ from kledger.ledger.cluster.database import (
 logger = logging.getLogger(__name__)
 
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Before the second, third ... try while the database is away; the last one repeats."""
+"""Before the second, third ... try while the database is unavailable; the last one repeats."""
 
 
 class StreamStopped(Exception):
@@ -70,7 +70,7 @@ class CommitStream:
         self.barrier_count = 0
         """How many outcomes had to be settled."""
         self.answered_at_ms = acquired_at_ms
-        """When the last answered commit was sent: nobody can have fenced the session before."""
+        """When the last answered commit was sent: until then the session was not fenced."""
         self._database = database
         self._seq = acquired.seq
         self._now_ms = now_ms

@@ -8,7 +8,7 @@ sent either is in what the next owner reads, or changes nothing.
 Must not know: what entries and rows mean, object stores, event loops, SQL.
 
 Every method blocks, and is called from threads. One thread at a time calls `commit` and `barrier`;
-the other methods may run at the same time as these and each other. Who uses what:
+the other methods may run at the same time as these and each other. Their callers:
 
 | part                                            | methods                                       |
 |-------------------------------------------------|-----------------------------------------------|
@@ -18,7 +18,7 @@ the other methods may run at the same time as these and each other. Who uses wha
 | the engine when it opens                        | rows, groups                                  |
 
 An engine does not call `commit` and `barrier` itself, but `CommitStream.commit(change)`, which
-counts, settles unknown outcomes by barriers and waits while the database is away.
+counts, settles unknown outcomes by barriers and waits while the database is unavailable.
 """
 
 from collections.abc import Iterator, Sequence
@@ -113,7 +113,7 @@ class Change:
 
 
 class SessionBroker(NamedTuple):
-    """The process of a session, for people and for other brokers.
+    """The process of a session, for status pages and for other brokers.
 
     Attributes:
         broker_id: Kafka's `node.id`.
@@ -148,7 +148,7 @@ class OwnerObservation(NamedTuple):
 
 
 class DescribedSession(NamedTuple):
-    """A session, for people.
+    """A session as `kledger cluster status` shows it.
 
     Attributes:
         session: its id.
@@ -209,7 +209,7 @@ class DatabaseError(Exception):
     | DatabaseUnavailable | nothing was changed by this call     | calls again                     |
     | UnknownOutcome      | the call changed all, or nothing yet | calls `barrier`; or calls again |
     | SessionFenced       | nothing; the session is closed       | ends; begins another session    |
-    | CommitsLost         | answered commits are not there       | ends; a person decides          |
+    | CommitsLost         | answered commits are not there       | ends; an operator decides       |
     | DatabaseUnusable    | intact                               | refuses to start                |
     | NoCluster           | there is no cluster                  | refuses to start                |
     | ClusterExists       | there is one already                 | refuses to create               |

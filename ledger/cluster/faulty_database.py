@@ -1,7 +1,7 @@
-"""FaultyDatabase: what happens to the calls of one process between it and its database.
+"""FaultyDatabase: connection faults between one process and its database.
 
-Rule: a statement whose connection died is lost, or done, or done later; the caller cannot know. A
-late statement runs whenever the test says so, and its outcome reaches nobody.
+Rule: a statement whose connection died is lost, or executed, or executed later; the caller cannot
+tell which. A late statement runs when the test says so, and its outcome is dropped.
 Must not know: why a fault is chosen.
 """
 

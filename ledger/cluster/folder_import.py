@@ -1,8 +1,8 @@
 """Folder import: everything that a data folder has, copied into a cluster that has nothing.
 
-Rule: entries first, then all rows in one commit; so the cluster has everything or nothing of the
-folder. An import that was cut off goes on where it ended. Ids stay the same, and with them every
-position, offset and cursor. Copies in a tier stay where they are, and are named by the rows.
+Rule: entries first, then all rows in one commit, so the import is atomic. An interrupted import
+continues where it ended. Ids stay the same, and with them every position, offset and cursor. Copies
+in a tier are not moved; the rows name them.
 Must not know: topics, how the cluster stores anything.
 """
 

@@ -1,7 +1,7 @@
 """Group encoder: makes the bytes of a group and stores them, inline or as an object.
 
-Rule: `InlineBudget` decides which. Every object has a number of its own in its epoch, also after a
-failure, so that a PUT that comes late can only bring what nobody reads.
+Rule: `InlineBudget` decides which. A number in the name of an object is never used twice in its
+epoch, also after a failure, so a late PUT can only create an object that no group names.
 Must not know: the index, rows.
 """
 

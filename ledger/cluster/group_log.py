@@ -1,9 +1,9 @@
 """Group log: the committed groups of an owner, in order, and the index and rows that they make.
 
-Rule: a group is committed in the database first and applied after it, in the order of commits. Two
-threads commit: the committer's, whose groups are applied when it says so, and the engine's upkeep,
-whose groups follow as soon as every group before them is applied. After a commit that found the
-session closed, or whose outcome stays unknown, nothing is committed any more.
+Rule: a group is first committed in the database, then applied, in the order of commits. Two threads
+commit: the committer's, which calls for the application of its groups, and the engine's upkeep,
+whose groups are applied as soon as all earlier ones are. After a commit that found the session
+closed, or whose outcome stays unknown, nothing is committed any more.
 Must not know: objects, how groups are encoded.
 """
 

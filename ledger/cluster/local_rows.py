@@ -15,7 +15,7 @@ from kledger.ledger.engine.base import Row
 from kledger.ledger.engine.index.rocksdb_table import RocksdbTable, new_batch
 
 WRITE_BUFFER_BYTES = 32 * 1024 * 1024
-"""Rows in memory; RocksDB writes more of them to the folder by itself."""
+"""Rows in memory; RocksDB flushes the others to the folder."""
 
 
 class LocalRows:

@@ -1,7 +1,7 @@
 """A cluster's database in memory: the rules of `database`, one statement after the other.
 
-Rule: it is never kinder than a real one; the same tests run over both. Several sessions, of several
-threads, use one object. `FaultyDatabase` adds what connections do.
+Rule: it permits nothing that PostgreSQL refuses; the same tests run over both. Several sessions, in
+several threads, use one object. `FaultyDatabase` adds faults of connections.
 Must not know: SQL.
 """
 

@@ -1,7 +1,7 @@
-"""The tables that all nodes of a cluster have in common in PostgreSQL, and the statements on them.
+"""The tables in PostgreSQL that all nodes of a cluster share, and the statements on them.
 
-Rule: each node has the tables of `postgres_statements` in a schema of its own. What is here only
-tells servers about each other, so these statements alone may depend on the clock of the database.
+Rule: each node has the tables of `postgres_statements` in its own schema. The tables here only
+inform servers about each other, so these statements alone may depend on the database's clock.
 Must not know: connections.
 
 | table or view | a row is                                                                |
@@ -10,8 +10,8 @@ Must not know: connections.
 | `server`      | a server that lives, or did until lately                                |
 | `node_owner`  | a node with its owner                                                   |
 
-They are in the schema of the cluster, beside its own tables, which name no owner: so an older
-release sees a cluster of a format that it does not know.
+They are in the schema of the cluster, whose own tables have no owner then: so an older release sees
+a cluster of a format that it does not know.
 """
 
 from typing import Final

@@ -1,10 +1,10 @@
-"""The nodes of a cluster in its database: who owns each, and which servers there are.
+"""The nodes of a cluster in its database: the owner of each, and the servers.
 
-Rule: a node has what a cluster with one owner has, see `database`; that alone decides who owns it
-and what the owner may do. What is here is what the servers see of each other, to agree on who is to
-own what: a server that sees something old claims or hands over a node too early or too late, and
-nothing worse.
-Must not know: which server is to own which node, SQL.
+Rule: a node has the tables of a cluster with one owner, see `database`; they alone decide which
+session owns it and what the owner may do. The tables here inform servers about each other, so that
+they agree on a division of the nodes: a server that acts on old information claims or hands over a
+node too early or too late, and causes nothing worse.
+Must not know: which server should own which node, SQL.
 
 Every method blocks, and is called from threads, one at a time.
 """
@@ -32,7 +32,7 @@ class DescribedNode(NamedTuple):
         epoch: of its last owner; 0: there was none.
         owner: the session that owns it, and the number of its last commit; None: no session does.
         server_id: the server of that session; None: no session owns it.
-        silent_ms: how long ago the owner has committed, by the database's clock. For people alone.
+        silent_ms: how long ago the owner committed, by the database's clock; only for display.
     """
 
     node: int

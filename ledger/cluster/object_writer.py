@@ -1,8 +1,8 @@
 """Object writer: stores the object of a group, however often it must be tried.
 
 Rule: `wal_plan` decides when each PUT begins. A key that no group names in the end, because another
-attempt was faster or all have failed, is deleted when no PUT of it can be under way any more.
-Must not know: what an object has.
+attempt was faster or all have failed, is deleted when no PUT of it can be in flight any more.
+Must not know: the format of objects.
 """
 
 import logging

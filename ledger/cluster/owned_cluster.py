@@ -1,7 +1,7 @@
 """OwnedCluster: the engine of an owner, with the stream of commits and the objects that it uses.
 
-Rule: it is made at once, and opened in a thread, which takes as long as the takeover; `stop` ends
-that, and every wait for a database that is away.
+Rule: the constructor returns at once; `open` runs in a thread for as long as the takeover takes.
+`stop` ends that, and every wait for a database that is unavailable.
 Must not know: standbys, servers.
 """
 

@@ -1,11 +1,11 @@
-"""A cluster's database in PostgreSQL, or what speaks its protocol.
+"""A cluster's database in PostgreSQL, or in a database with the same protocol.
 
-Rule: what must be atomic is one statement. What a connection that died was asked for has an unknown
+Rule: what must be atomic is one statement. A statement whose connection died has an unknown
 outcome, which the caller settles.
 Must not know: what commits are for.
 
 Two connections: one for commits and barriers, one for everything else, each with one statement at
-a time. They live on the event loop of a thread of their own.
+a time. They live on an event loop in a separate thread.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -53,8 +53,8 @@ from kledger.ledger.cluster.nodes_database import (
     NodesObservation,
 )
 from kledger.ledger.cluster.postgres_connection import (
-    PATIENCE_MS,
-    READ_PATIENCE_MS,
+    READ_TIMEOUT_MS,
+    TIMEOUT_MS,
     PostgresConnection,
 )
 from kledger.ledger.cluster.shared_statements import CREATE_SHARED
@@ -68,22 +68,20 @@ Result = TypeVar("Result")
 class PostgresDatabase:
     """The `ClusterDatabase` and `NodesDatabase` at a URL; it connects when it is first used."""
 
-    def __init__(
-        self, url: str, *, node: int | None = None, patience_ms: int = PATIENCE_MS
-    ) -> None:
+    def __init__(self, url: str, *, node: int | None = None, timeout_ms: int = TIMEOUT_MS) -> None:
         """Start the thread; nothing is sent yet.
 
         Args:
             url: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, as libpq documents it.
             node: whose tables these are; None: those of the cluster.
-            patience_ms: after which the connection of a statement counts as lost.
+            timeout_ms: after which the connection of a statement counts as lost.
         """
         self._node = node
         self._loop = LoopThread("cluster-database")
         self._loop.start()
         self._is_closed = False
         schema = node_statements.schema_of(node)
-        self._commits, self._others = self._loop.run(_make_connections(url, schema, patience_ms))
+        self._commits, self._others = self._loop.run(_make_connections(url, schema, timeout_ms))
 
     # Methods of ClusterDatabase
 
@@ -174,7 +172,8 @@ class PostgresDatabase:
         """End all connections; a call under way fails."""
         if not self._is_closed:
             self._is_closed = True
-            # A statement whose connection has gone ends by itself; asyncpg would cancel the others.
+            # The server ends a statement whose connection is closed; asyncpg would cancel the
+            # others.
             self._loop.run(_close((self._commits, self._others)))
             self._loop.stop()
 
@@ -234,7 +233,7 @@ class PostgresDatabase:
             raise
 
     def _why_not(self, session: SessionId, *, expected: int) -> DatabaseError:
-        """Return why a stream did not move, as far as it can be known."""
+        """Return the most likely reason why a stream did not move."""
         for state, _, seq in self._read(statements.STREAM, session):
             if state == SessionState.OPEN:
                 return wrong_seq(session, seq, expected=expected)
@@ -244,7 +243,7 @@ class PostgresDatabase:
 
     def _read(self, text: str, *arguments: object) -> list[Any]:
         try:
-            return self._run(self._others.fetch(text, *arguments, patience_ms=READ_PATIENCE_MS))
+            return self._run(self._others.fetch(text, *arguments, timeout_ms=READ_TIMEOUT_MS))
         except UnknownOutcome as error:  # it changes nothing
             raise DatabaseUnavailable(str(error)) from error
 
@@ -261,11 +260,11 @@ class PostgresDatabase:
 
 
 async def _make_connections(
-    url: str, schema: str, patience_ms: int
+    url: str, schema: str, timeout_ms: int
 ) -> tuple[PostgresConnection, PostgresConnection]:
     supervisor = Supervisor()
     commits, others = (
-        PostgresConnection(url, supervisor, patience_ms, schema=schema) for _ in range(2)
+        PostgresConnection(url, supervisor, timeout_ms, schema=schema) for _ in range(2)
     )
     return commits, others
 

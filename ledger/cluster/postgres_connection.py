@@ -1,9 +1,9 @@
-"""One connection to PostgreSQL, which is made anew after it has failed.
+"""One connection to PostgreSQL, which is replaced after it has failed.
 
 Rule: a statement is never cancelled: one that is cancelled while it waits for a synchronous standby
-stays committed, and may be lost in a failover. A connection that does not answer is closed without
-a word; so are those that warn, which is how a server says that it gave up such a wait. What a
-closed connection was asked for has an unknown outcome.
+stays committed, and may be lost in a failover. So a connection that does not answer is aborted, and
+so is one with a warning, by which a server reports that it gave up such a wait. The statement of an
+aborted connection has an unknown outcome.
 Must not know: tables, what statements are for.
 """
 
@@ -29,13 +29,13 @@ from kledger.runtime.timers import Timers
 Result = TypeVar("Result")
 
 CONNECT_S: Final = 5.0
-PATIENCE_MS: Final = 30_000
-"""After that a statement without an answer counts as lost: its server may have been replaced by
-another one without a word. The wait for a standby that is away may be as long; it goes on in the
-barrier."""
+TIMEOUT_MS: Final = 30_000
+"""After that a statement without an answer counts as lost: its server may have been replaced
+without closing the connection. The wait for an unavailable standby may take longer; the barrier
+continues it."""
 LOST_PEER_MS: Final = 3_000
 """Without an answer of TCP; an owner has to commit again before others fence it."""
-READ_PATIENCE_MS: Final = 5_000
+READ_TIMEOUT_MS: Final = 5_000
 """The same for statements that change nothing, and so wait for no standby."""
 SERVER_SETTINGS: Final = {
     "application_name": "kledger",
@@ -57,20 +57,20 @@ class PostgresConnection:
     """One connection with one statement at a time; it belongs to the event loop."""
 
     def __init__(
-        self, url: str, supervisor: Supervisor, patience_ms: int, *, schema: str = "pg_catalog"
+        self, url: str, supervisor: Supervisor, timeout_ms: int, *, schema: str = "pg_catalog"
     ) -> None:
         """Make one that connects when it is first used.
 
         Args:
             url: as libpq documents it.
             supervisor: runs the timer of statements.
-            patience_ms: after which the connection of a statement counts as lost.
+            timeout_ms: after which the connection of a statement counts as lost.
             schema: of the tables that statements name without one.
         """
         self.supervisor = supervisor
-        # Temporary tables, which nobody makes, come last: without that they would come first.
+        # Temporary tables, of which there are none, come last; by default they would come first.
         self._settings = SERVER_SETTINGS | {"search_path": f"{schema}, pg_temp"}
-        self._patience_ms = patience_ms
+        self._patience_ms = timeout_ms
         self._url = url
         self._timers = Timers(SystemClock(), supervisor)
         self._lock = asyncio.Lock()
@@ -85,7 +85,7 @@ class PostgresConnection:
         return None if connection is None or connection.is_closed() else connection
 
     async def fetch(
-        self, text: str, *arguments: object, patience_ms: int | None = None
+        self, text: str, *arguments: object, timeout_ms: int | None = None
     ) -> list[Any]:
         """Run one statement; return its rows. Raises as `use`."""
 
@@ -93,12 +93,12 @@ class PostgresConnection:
             found: list[Any] = await connection.fetch(text, *arguments)
             return found
 
-        return await self.use(fetch, patience_ms)
+        return await self.use(fetch, timeout_ms)
 
     async def use(
         self,
         work: Callable[[Any], Coroutine[Any, Any, Result]],
-        patience_ms: int | None = None,
+        timeout_ms: int | None = None,
     ) -> Result:
         """Run statements that belong together.
 
@@ -110,7 +110,7 @@ class PostgresConnection:
             connection = await self._connected()
             self._has_warned = False
             patience = self._timers.call_after(
-                self._patience_ms if patience_ms is None else patience_ms, connection.terminate
+                self._patience_ms if timeout_ms is None else timeout_ms, connection.terminate
             )
             try:
                 result = await work(connection)

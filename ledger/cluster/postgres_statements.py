@@ -3,7 +3,7 @@
 Rule: what must be atomic is one statement, so no connection that dies leaves a lock. Each check is
 a condition on a row that the same statement changes or locks; a statement that waits for a row
 checks the newest version of it, so READ COMMITTED is enough. Rows are locked in one order: streams,
-then `cluster`. No statement depends on a clock; `moved_at` is for people.
+then `cluster`. No statement depends on a clock; `moved_at` is only shown.
 Must not know: connections.
 
 | table     | a row is                                                                        |

@@ -1,10 +1,10 @@
 """Shared database: the rows that all nodes of a cluster share, as one process has them open.
 
-Rule: the process has one copy of the rows, which goes on by what it writes and by what it finds; so
-all its nodes see one order. A write is decided and written under one lock of the database. When the
-connection dies under a write, the next one takes the lock, which the dead session had, and then
-sees whether the write is there; nothing is answered before. While the database is away, changes
-fail, what was read remains, and looks go on until it is back.
+Rule: the process has one copy of the rows, to which it applies its own writes and those that it
+reads, so all its nodes see one order. A write is decided and written under one lock of the
+database. If the connection dies during a write, the next connection takes the lock and reads
+whether the write took effect; the caller waits for that. While the database is unavailable, changes
+fail, reads return the copy, and polls are repeated.
 Must not know: what rows mean.
 
 Two connections: one for the lock and writes, one that listens and reads. `DatabaseRows` is what one
@@ -27,8 +27,8 @@ from kledger.ledger.cluster.database import (
     UnknownOutcome,
 )
 from kledger.ledger.cluster.postgres_connection import (
-    PATIENCE_MS,
-    READ_PATIENCE_MS,
+    READ_TIMEOUT_MS,
+    TIMEOUT_MS,
     PostgresConnection,
 )
 from kledger.ledger.cluster.shared_copy import FoundRows, SharedCopy, found_rows
@@ -43,16 +43,16 @@ from kledger.runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 
-LOOK_MS: Final = 1_000
-"""How often a process looks for changes of which it got no notification."""
-LOCK_PATIENCE_MS: Final = 15_000
+POLL_MS: Final = 1_000
+"""How often a process polls for changes, in case a notification was lost."""
+LOCK_TIMEOUT_MS: Final = 15_000
 """How long a change waits for the lock, which a stopped process keeps for 10 s at most."""
 PAUSES_MS: Final = (20, 50, 100, 200, 500, 1_000)
-"""Before the second, third ... try to learn what became of a write; the last one repeats."""
+"""Before the second, third ... try to settle the outcome of a write; the last one repeats."""
 DELETIONS_MAX: Final = 10_000
 """Rows of deletions that are kept for processes which have not seen them, others read all rows."""
 FORGET_ROWS: Final = 1_000
-"""So many more are forgotten together."""
+"""How many more there must be before they are deleted together."""
 TOKEN_BYTES: Final = 16
 _COMPLETION = NamedUnit("completion", "a write of shared tables")
 
@@ -66,26 +66,26 @@ class SharedDatabase:
         *,
         clock: Clock,
         supervisor: Supervisor,
-        patience_ms: int = PATIENCE_MS,
+        timeout_ms: int = TIMEOUT_MS,
         entropy: Entropy | None = None,
     ) -> None:
-        """Make one that knows no row yet; see `open`."""
+        """Make one without rows; see `open`."""
         self.copy = SharedCopy()
         self.settled_count = 0
         """Writes whose connection died."""
         self._clock = clock
         self._supervisor = supervisor
         self._entropy = entropy or SystemEntropy()
-        self._writer = PostgresConnection(url, supervisor, patience_ms)
-        self._reader = PostgresConnection(url, supervisor, patience_ms)
+        self._writer = PostgresConnection(url, supervisor, timeout_ms)
+        self._reader = PostgresConnection(url, supervisor, timeout_ms)
         self._queue = LockQueue()
         self._operations = asyncio.Lock()
-        """Whatever uses the writer, in the order in which it began."""
+        """Serializes the use of `_writer`."""
         self._hold: _Hold | None = None
         self._open: list[DatabaseRows] = []
         self._listening: Any = None
-        self._next_look: asyncio.Future[None] | None = None
-        self._is_looking = self._is_following = False
+        self._next_poll: asyncio.Future[None] | None = None
+        self._is_polling = self._is_following = False
         self._is_closed = False
 
     @classmethod
@@ -95,21 +95,21 @@ class SharedDatabase:
         *,
         clock: Clock,
         supervisor: Supervisor,
-        patience_ms: int = PATIENCE_MS,
+        timeout_ms: int = TIMEOUT_MS,
     ) -> "SharedDatabase":
         """Read all rows, and follow changes from then on.
 
         Args:
             url: of the cluster's database.
-            clock: for the interval of looks.
+            clock: for the interval of polls.
             supervisor: runs the tasks; it is closed after the database.
-            patience_ms: after which the connection of a write counts as lost.
+            timeout_ms: after which the connection of a write counts as lost.
 
         Raises:
-            StorageFailed: the database is away.
+            StorageFailed: the database is unavailable.
             StoreUnusable: it has no cluster, or cannot be used.
         """
-        database = cls(url, clock=clock, supervisor=supervisor, patience_ms=patience_ms)
+        database = cls(url, clock=clock, supervisor=supervisor, timeout_ms=timeout_ms)
         try:
             await database.catch_up()
         except BaseException as error:
@@ -122,7 +122,7 @@ class SharedDatabase:
                 raise StoreUnusable(str(error.__cause__)) from error
             raise
         database._is_following = True
-        supervisor.spawn(database._look_at_intervals(), "changes of shared tables")
+        supervisor.spawn(database._poll_at_intervals(), "changes of shared tables")
         return database
 
     async def tables(self, containment: Containment) -> SharedTables:
@@ -135,7 +135,7 @@ class SharedDatabase:
             AlreadyClosed: the database is closed.
             StorageFailed: it is away.
         """
-        await asyncio.shield(self.look())
+        await asyncio.shield(self.poll())
         return SharedTables(DatabaseRows(self, containment), containment)
 
     def check_open(self) -> None:
@@ -183,11 +183,11 @@ class SharedDatabase:
 
     def unlock(self) -> None:
         """Let others take the lock, behind everything that was written."""
-        assert self._hold is not None, "nobody has the lock"
+        assert self._hold is not None, "the lock is not held"
         self._supervisor.spawn(self._release(self._hold), "the lock of shared tables")
 
     async def catch_up(self) -> None:
-        """Take over what others have written, under the lock: for sure the newest."""
+        """Apply what others have written, under the lock: certainly the newest."""
         await self.lock(None)
         self.unlock()
 
@@ -198,7 +198,7 @@ class SharedDatabase:
 
     async def _take(self, hold: "_Hold") -> None:
         async with self._operations:
-            self._apply(await _asked(self._writer, partial(self._lock, hold), LOCK_PATIENCE_MS))
+            self._apply(await _asked(self._writer, partial(self._lock, hold), LOCK_TIMEOUT_MS))
 
     async def _lock(self, hold: "_Hold", connection: Any) -> FoundRows:
         await connection.fetch(statements.LOCK, statements.LOCK_KEY)
@@ -212,7 +212,7 @@ class SharedDatabase:
         async with self._operations:
             try:
                 if hold.connection is not None and hold.connection is self._writer.current:
-                    await self._writer.use(self._unlock, READ_PATIENCE_MS)
+                    await self._writer.use(self._unlock, READ_TIMEOUT_MS)
             except DatabaseError as error:
                 self._writer.drop()  # the lock ends with its connection
                 logger.debug("the lock of shared tables ends with its connection: %s", error)
@@ -254,7 +254,7 @@ class SharedDatabase:
                 # One for each caller, as a raised error collects a traceback.
                 done(None if failed is None else StorageFailed(str(failed)))
             if failed is None:
-                self._tell(rows, but=owner)
+                self._notify(rows, except_for=owner)
 
     async def _written(self, hold: "_Hold", rows: Sequence[Row], token: bytes) -> None:
         """Write rows; `copy` has them then. Raises LedgerError, DatabaseError: they are not."""
@@ -297,7 +297,7 @@ class SharedDatabase:
         tries = 0
         while True:
             try:
-                return await self._writer.use(ask, LOCK_PATIENCE_MS)
+                return await self._writer.use(ask, LOCK_TIMEOUT_MS)
             except DatabaseError as error:
                 self._queue.fail(_storage_failed(error))
                 if self._is_closed or (hold.owner is not None and hold.owner.is_closed):
@@ -326,39 +326,39 @@ class SharedDatabase:
 
     # Changes of others
 
-    def look(self) -> "asyncio.Future[None]":
-        """Begin a look at what others have written, or join one that has not begun.
+    def poll(self) -> "asyncio.Future[None]":
+        """Begin to read what others have written, or join a poll that has not begun.
 
         Raises:
             AlreadyClosed: the database is closed.
         """
         self.check_open()
-        if self._next_look is None:
-            self._next_look = asyncio.get_running_loop().create_future()
-            if not self._is_looking:
-                self._is_looking = True
-                self._supervisor.spawn(self._make_looks(), "a look at shared tables")
-        return self._next_look
+        if self._next_poll is None:
+            self._next_poll = asyncio.get_running_loop().create_future()
+            if not self._is_polling:
+                self._is_polling = True
+                self._supervisor.spawn(self._run_polls(), "a poll of shared tables")
+        return self._next_poll
 
-    async def _make_looks(self) -> None:
+    async def _run_polls(self) -> None:
         try:
-            while (look := self._next_look) is not None:
-                self._next_look = None
+            while (poll := self._next_poll) is not None:
+                self._next_poll = None
                 error: LedgerError | None = None
                 try:
-                    await self._look_once()
+                    await self._poll_once()
                 except LedgerError as failed:
                     error = failed
                 except DatabaseError as failed:
                     error = _storage_failed(failed)
                 self._note_following(error)
-                if not look.done():
-                    _resolve(look, error)
+                if not poll.done():
+                    _resolve(poll, error)
         finally:
-            self._is_looking = False
+            self._is_polling = False
 
-    async def _look_once(self) -> None:
-        found = await _asked(self._reader, self._listen_and_read, READ_PATIENCE_MS)
+    async def _poll_once(self) -> None:
+        found = await _asked(self._reader, self._listen_and_read, READ_TIMEOUT_MS)
         # A write under way may be among what was found, and its outcome comes first. What does not
         # continue is read under the lock, from where it is sure to be the newest.
         if found.continues and (self._hold is None or found.number <= self.copy.seen):
@@ -377,18 +377,18 @@ class SharedDatabase:
         return found_rows(await connection.fetch(statements.CHANGES, seen, token), is_all=False)
 
     def _notified(self, _connection: Any, _process: int, _channel: str, number: str) -> None:
-        # While this process has the lock, nobody else writes.
+        # While this process has the lock, no other one writes.
         if self._hold is None and int(number) > self.copy.seen:
-            self._look_unasked()
+            self._poll_in_background()
 
-    def _look_unasked(self) -> None:
+    def _poll_in_background(self) -> None:
         with suppress(AlreadyClosed):
-            self.look()
+            self.poll()
 
-    async def _look_at_intervals(self) -> None:
+    async def _poll_at_intervals(self) -> None:
         while not self._is_closed:
-            await self._clock.sleep(LOOK_MS)
-            self._look_unasked()
+            await self._clock.sleep(POLL_MS)
+            self._poll_in_background()
 
     def _note_following(self, error: LedgerError | None) -> None:
         """Log once that changes of others cannot be read, and once that they can again."""
@@ -401,20 +401,20 @@ class SharedDatabase:
             self._is_following = is_following
 
     def _apply(self, found: FoundRows) -> None:
-        self._tell(self.copy.take(found))
+        self._notify(self.copy.take(found))
 
-    def _tell(self, rows: Sequence[Row], *, but: "DatabaseRows | None" = None) -> None:
+    def _notify(self, rows: Sequence[Row], *, except_for: "DatabaseRows | None" = None) -> None:
         if rows:
             for each in tuple(self._open):
-                if each is not but:
+                if each is not except_for:
                     each.changed(rows)
 
     def join(self, rows: "DatabaseRows") -> None:
-        """Tell a node of changes from now on."""
+        """Notify a node of changes from now on."""
         self._open.append(rows)
 
     def leave(self, rows: "DatabaseRows") -> None:
-        """Tell a node of no more changes."""
+        """Notify a node no more."""
         self._open.remove(rows)
 
 
@@ -453,15 +453,16 @@ class DatabaseRows:
         """Write rows in one transaction."""
         self._database.write(self, rows, done)
 
-    def look(self) -> "asyncio.Future[None]":
-        """Return what ends when others' rows are known; nodes share it."""
+    def poll(self) -> "asyncio.Future[None]":
+        """Return a future; done when `changed` has all rows of others. Nodes share polls."""
         self._check_open()
-        return self._database.look()
+        return self._database.poll()
 
     async def close(self) -> None:
         """Wait for what is being decided and written. Idempotent.
 
-        While the database is away, what is being written fails, and may be there nevertheless.
+        While the database is unavailable, what is being written fails, and may be there
+        nevertheless.
         """
         if not self.is_closed:
             self.is_closed = True
@@ -481,44 +482,44 @@ class LockQueue:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self) -> None:
-        """Wait for the turn of this task; raises what `fail` was called with."""
+        """Wait until this task is first in the queue; raises what `fail` was called with."""
         if not self._is_taken:
             self._is_taken = True
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(ready)
         try:
-            await turn
+            await ready
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if ready.done() and not ready.cancelled() and ready.exception() is None:
                 self.pass_on()
             raise
 
     def pass_on(self) -> None:
-        """End the turn of a task; it is that of the next one."""
+        """Let the next task in the queue continue."""
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            ready = self._waiting.popleft()
+            if not ready.done():
+                ready.set_result(None)
                 return
         self._is_taken = False
 
     def fail(self, error: LedgerError) -> None:
         """Let all fail that wait now."""
         waiting, self._waiting = self._waiting, deque()
-        for turn in waiting:
-            if not turn.done():
-                turn.set_exception(type(error)(str(error)))
+        for ready in waiting:
+            if not ready.done():
+                ready.set_exception(type(error)(str(error)))
 
 
 class _Hold:
-    """One time for which a node of this process has the lock.
+    """A period for which a node of this process has the lock.
 
     Attributes:
         owner: the node; None: the process itself.
         connection: that has the lock in the database; another one does not.
         error: why nothing more is written under it.
-        ended: set when it is over.
+        ended: set when the lock is released.
     """
 
     def __init__(self, owner: DatabaseRows | None) -> None:
@@ -531,24 +532,24 @@ class _Hold:
 async def _asked(
     connection: PostgresConnection,
     work: Callable[[Any], Coroutine[Any, Any, FoundRows]],
-    patience_ms: int,
+    timeout_ms: int,
 ) -> FoundRows:
-    """Read, and once more if the connection may have died before it was asked."""
+    """Read, and once more if the connection may have died before the query was sent."""
     was_open = connection.current is not None
     try:
-        return await connection.use(work, patience_ms)
+        return await connection.use(work, timeout_ms)
     except UnknownOutcome:
         if not was_open:
             raise
-    return await connection.use(work, patience_ms)
+    return await connection.use(work, timeout_ms)
 
 
-def _resolve(look: "asyncio.Future[None]", error: LedgerError | None) -> None:
+def _resolve(poll: "asyncio.Future[None]", error: LedgerError | None) -> None:
     if error is None:
-        look.set_result(None)
+        poll.set_result(None)
     else:
-        look.set_exception(error)
-        look.exception()  # those that wait take it; there may be none
+        poll.set_exception(error)
+        poll.exception()  # retrieved, as there may be no waiting caller
 
 
 def _storage_failed(error: DatabaseError) -> StorageFailed:

@@ -1,9 +1,9 @@
 """The tables that all nodes of a cluster share, in PostgreSQL, and every statement on them.
 
 Rule: rows are numbered in the order of their writes, and a write takes effect only if the newest
-number is the one that its writer has seen. Whoever decides on a write has the lock of a session,
-which ends with its connection; it is released 10 s after its holder has stopped asking. A read is
-one statement, hence of one moment.
+number is the one that its writer has seen. A writer decides under a session lock, which ends with
+the connection, at the latest 10 s after the process has stopped. A read is one statement, so it
+sees one snapshot.
 Must not know: connections, what rows mean.
 
 | table          | a row is                                                                       |

@@ -1,8 +1,8 @@
 """Standby: the session of a broker that waits until it owns its cluster.
 
-Rule: it acts as `OwnerWatch` decides, and asks to become the owner now and then anyway: that shows
-people that it lives, and tells it whether a newer session of its broker has replaced it. A database
-that is away is waited for.
+Rule: it acts as `OwnerWatch` decides. It also tries to acquire ownership every `ACQUIRE_EVERY_MS`:
+that marks its session as live in `kledger cluster status`, and shows it whether a newer session of
+its broker has replaced it. It waits for a database that is unavailable.
 Must not know: what an owner does.
 """
 
@@ -21,7 +21,7 @@ from kledger.ledger.cluster.database import (
     SessionId,
     UnknownOutcome,
 )
-from kledger.ledger.cluster.session_state import LOOK_EVERY_MS, OwnerWatch, WatchStep
+from kledger.ledger.cluster.session_state import POLL_EVERY_MS, OwnerWatch, WatchStep
 from kledger.runtime.blocking import BlockingRunner
 from kledger.runtime.clock import Clock
 
@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
-ASK_EVERY_MS: Final = 5_000
-"""How often a standby asks to become the owner although there is one."""
+ACQUIRE_EVERY_MS: Final = 5_000
+"""How often a standby tries to acquire ownership although there is an owner."""
 
 
 class OwnedSession(NamedTuple):
@@ -77,7 +77,7 @@ class Standby:
         self._boot_ms = boot_ms
         self._pool = pool
         self._watch = OwnerWatch()
-        self._is_away = False
+        self._is_unavailable = False
 
     async def become_owner(self) -> OwnedSession:
         """Begin a session, and wait until it owns the cluster; however long that takes.
@@ -91,9 +91,9 @@ class Standby:
         )
         asked_at_ms: int | None = None
         while True:
-            step = await self._look()
+            step = await self._poll()
             now_ms = self._clock.monotonic_ms()
-            is_due = asked_at_ms is None or now_ms - asked_at_ms >= ASK_EVERY_MS
+            is_due = asked_at_ms is None or now_ms - asked_at_ms >= ACQUIRE_EVERY_MS
             if step is WatchStep.FENCE and self.seen is not None:
                 await self._fence(self.seen)
                 continue
@@ -101,7 +101,7 @@ class Standby:
                 asked_at_ms = now_ms
                 if (owned := await self._acquire(session)) is not None:
                     return owned
-            await self._clock.sleep(LOOK_EVERY_MS)
+            await self._clock.sleep(POLL_EVERY_MS)
 
     async def claim(self) -> OwnedSession | None:
         """Begin a session, and ask once to become the owner.
@@ -117,7 +117,7 @@ class Standby:
             self.session = await self._pool.run(self._database.begin_session, self._broker)
             return await self._acquire(self.session)
         except (DatabaseUnavailable, UnknownOutcome) as error:
-            self._tell_away(error)
+            self._log_unavailable(error)
         except SessionFenced as error:  # by another process that has the id of this one
             logger.warning("session %s was replaced: %s", self.session, error)
         return None
@@ -125,7 +125,7 @@ class Standby:
     async def end(self) -> None:
         """End the session, so that others need not wait until it is silent for long enough.
 
-        It may have become the owner. A database that is away is not waited for.
+        It may have become the owner. The call does not wait for a database that is unavailable.
         """
         if self.session is not None:
             try:
@@ -133,16 +133,16 @@ class Standby:
             except DatabaseError as error:
                 logger.warning("session %s did not end: %s", self.session, error)
 
-    async def _look(self) -> WatchStep:
+    async def _poll(self) -> WatchStep:
         asked_at_ms = self._clock.monotonic_ms()
         try:
             self.seen = await self._pool.run(self._database.observe)
         except DatabaseUnavailable as error:
             self._watch.missed()
-            self._tell_away(error)
-            return WatchStep.LOOK
-        self._tell_back()
-        return self._watch.looked(
+            self._log_unavailable(error)
+            return WatchStep.POLL
+        self._log_available()
+        return self._watch.observed(
             self.seen, asked_at_ms=asked_at_ms, answered_at_ms=self._clock.monotonic_ms()
         )
 
@@ -151,7 +151,7 @@ class Standby:
             is_fenced = await self._pool.run(self._database.fence, owner.session, owner.seq)
         except (DatabaseUnavailable, UnknownOutcome) as error:
             self._watch.missed()
-            self._tell_away(error)
+            self._log_unavailable(error)
             return
         if is_fenced:
             logger.warning(
@@ -163,7 +163,7 @@ class Standby:
         try:
             acquired = await self._pool.run(self._database.acquire, session)
         except (DatabaseUnavailable, UnknownOutcome) as error:
-            self._tell_away(error)
+            self._log_unavailable(error)
             return None
         if acquired is None:
             return None
@@ -177,15 +177,15 @@ class Standby:
             try:
                 return await self._pool.run(call, *arguments)
             except (DatabaseUnavailable, UnknownOutcome) as error:
-                self._tell_away(error)
-            await self._clock.sleep(LOOK_EVERY_MS)
+                self._log_unavailable(error)
+            await self._clock.sleep(POLL_EVERY_MS)
 
-    def _tell_away(self, error: DatabaseError) -> None:
-        if not self._is_away:
-            logger.warning("the database of the cluster is away: %s", error)
-        self._is_away = True
+    def _log_unavailable(self, error: DatabaseError) -> None:
+        if not self._is_unavailable:
+            logger.warning("the database of the cluster is unavailable: %s", error)
+        self._is_unavailable = True
 
-    def _tell_back(self) -> None:
-        if self._is_away:
-            logger.info("the database of the cluster is back")
-        self._is_away = False
+    def _log_available(self) -> None:
+        if self._is_unavailable:
+            logger.info("the database of the cluster is available again")
+        self._is_unavailable = False

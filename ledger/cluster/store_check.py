@@ -1,7 +1,7 @@
-"""Store check: whether an object store does what a cluster needs.
+"""Store check: whether an object store is consistent enough for a cluster.
 
-Rule: what was written is read at once, in parts, and listed, and is gone once deleted; a store that
-answers otherwise would lose records. One object is written, below `check/`, and deleted.
+Rule: the check writes one object below `check/`, reads it at once, in parts, lists it, deletes it
+and reads it again; a store that answers any of these with old data would lose records.
 Must not know: databases.
 """
 

@@ -1,7 +1,7 @@
 """Takeover: what a new owner loads before it serves: rows, the index, and groups after it.
 
-Rule: nobody commits meanwhile, as the session that loads owns the cluster already. A group whose
-footer cannot be read ends the takeover: skipping it would lose what was acknowledged.
+Rule: the session that loads owns the cluster already, so no other one commits. A group whose footer
+cannot be read ends the takeover: skipping it would lose acknowledged records.
 Must not know: sessions, how groups come about.
 """
 

@@ -1,9 +1,9 @@
-"""Upkeep: what the owner of a cluster does without being asked: shows that it lives, and cleans up.
+"""Upkeep: background work of the owner of a cluster: liveness, the stored index, deletions.
 
 Rule: a step is one round of everything that is due; it may end at any point, and the next one, of
-this process or of the next owner, goes on. A group is forgotten in the database first, then its
-object is deleted; what is lost in between is swept as an object that no group names. Entries are
-copied before the index names the copy, and the index changes only where it still names the source.
+this process or of the next owner, continues. The row of a group is deleted first, then its object;
+after a crash in between, a later sweep deletes the object, as no group names it. Entries are copied
+before the index names the copy, and the index changes only where it still names the source.
 Must not know: the committer, threads: `ClusterEngine` runs the steps.
 
 | every               | what                                                                       |

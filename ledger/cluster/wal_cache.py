@@ -1,8 +1,8 @@
 """WAL cache: bytes of groups in memory, so that they need not be read from the object store.
 
-Rule: whole groups that this process has written, and single blocks that were read; the least
-recently used ones go first, each kind within a limit of its own, so that a reader of old data does
-not displace the newest. Bytes are checked by who decodes them, each time.
+Rule: it has whole groups that this process has written, and single blocks that were read, each kind
+with its own limit and LRU order, so that a reader of old data does not displace the newest. Readers
+verify the checksums each time.
 Must not know: objects, ledgers.
 """
 

@@ -1,12 +1,12 @@
-"""WAL garbage plan: which groups are forgotten, which are written again, which objects are swept.
+"""WAL garbage plan: which groups are deleted, which are rewritten, which objects are swept.
 
-Rule: a group is forgotten when neither the index nor its stored rows name it; so a takeover never
-needs it. What is still read of a group is copied only for one of three reasons, and
-the group then has nothing left. An object that no group names is deleted only if its epoch is over:
+Rule: a group is deleted when neither the index nor its stored rows name it; so a takeover never
+needs it. The live blocks of a group are copied only for one of the three reasons below; afterwards
+the group has none. An object that no group names is deleted only if its epoch is over:
 the session of an older epoch can commit nothing, so no group can name it any more.
 Must not know: objects, the database, clocks.
 
-| written again          | when                                 | what is gained                   |
+| rewritten              | when                                 | what is gained                   |
 |------------------------|--------------------------------------|----------------------------------|
 | inline groups          | after a minute, or half of the limit | the database stays small         |
 | groups that are mostly | more than the allowed share of all   | the bucket stays small           |

@@ -1,7 +1,7 @@
 """WAL objects: the object store as an engine's threads use it.
 
-Rule: a key is written for one content only, so a PUT that comes late or twice changes nothing. The
-requests run on an event loop of their own; any thread may wait for them.
+Rule: a key is written with one content only, so a late or repeated PUT changes nothing. The
+requests run on a separate event loop; any thread may wait for them.
 Must not know: groups, when requests are repeated.
 """
 
@@ -21,7 +21,7 @@ class ObjectStoreFailed(Exception):
 
 
 class ObjectNotThere(ObjectStoreFailed):
-    """There is no such object, as far as the store says now."""
+    """The store answers that there is no such object."""
 
 
 class WalObjects(Protocol):

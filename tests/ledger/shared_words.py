@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from kledger.ledger import TableStore
-from kledger.ledger.cluster.postgres_connection import PATIENCE_MS
+from kledger.ledger.cluster.postgres_connection import TIMEOUT_MS
 from kledger.ledger.cluster.shared_database import SharedDatabase
 from kledger.ledger.cluster.shared_statements import CREATE_SHARED
 from kledger.ledger.record_table import RecordTable
@@ -52,12 +52,12 @@ def create_shared(server: PostgresServer, url: str) -> None:
 
 @asynccontextmanager
 async def shared_database(
-    url: str, *, clock: Clock | None = None, patience_ms: int = PATIENCE_MS
+    url: str, *, clock: Clock | None = None, timeout_ms: int = TIMEOUT_MS
 ) -> AsyncIterator[SharedDatabase]:
     """The shared rows, as a process has them open."""
     supervisor = Supervisor()
     database = await SharedDatabase.open(
-        url, clock=clock or SystemClock(), supervisor=supervisor, patience_ms=patience_ms
+        url, clock=clock or SystemClock(), supervisor=supervisor, timeout_ms=timeout_ms
     )
     try:
         yield database

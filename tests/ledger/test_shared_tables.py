@@ -84,7 +84,7 @@ async def test_records_and_deletions_of_one_process_hold_in_the_others(opened: O
 
 
 async def test_decisions_under_the_lock_are_made_on_the_newest_records(opened: Open) -> None:
-    """And nobody ever goes back to an older one, however many look at the same time."""
+    """And nobody ever goes back to an older one, however many poll at the same time."""
     rounds = 20
 
     async def count(tables: SharedTables, words: SharedWords) -> None:
@@ -134,31 +134,31 @@ async def test_what_was_written_before_a_refresh_holds_after_it(opened: Open) ->
         assert second.get("a") == "1"
 
 
-async def test_refreshes_share_a_look_that_has_not_begun(
+async def test_refreshes_share_a_poll_that_has_not_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many clients ask, the thread has one look to make, and at most one under way."""
-    looks, may_look = [], threading.Event()
+    """However many clients ask, the thread has one poll to make, and at most one in progress."""
+    polls, may_poll = [], threading.Event()
     right_changes = SharedFile.changes
 
     def changes(file: SharedFile) -> list[Row]:
-        looks.append(file)
-        assert may_look.wait(GUARD_S)
+        polls.append(file)
+        assert may_poll.wait(GUARD_S)
         return right_changes(file)
 
     async with opened_folder(tmp_path) as tables:
         monkeypatch.setattr(SharedFile, "changes", changes)
         first = tables.refreshed()
         async with asyncio.timeout(GUARD_S):
-            while not looks:  # noqa: ASYNC110 (ticks of the loop, no time)
+            while not polls:  # noqa: ASYNC110 (ticks of the loop, no time)
                 await asyncio.sleep(0)
         others = [asyncio.ensure_future(tables.refresh()) for _ in range(100)]
         await asyncio.sleep(0)
         others[0].cancel()
-        may_look.set()
+        may_poll.set()
         found = await asyncio.gather(first, *others, return_exceptions=True)
         assert [asyncio.CancelledError] == [type(each) for each in found if each is not None]
-        assert 2 == len(looks)
+        assert 2 == len(polls)
 
 
 async def test_a_record_that_came_and_went_unseen_is_no_fault(opened: Open) -> None:

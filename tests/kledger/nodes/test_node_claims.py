@@ -18,7 +18,7 @@ from kledger.ledger.cluster.database import Change, NoCluster
 from kledger.ledger.cluster.faulty_database import DatabaseFault, FaultyDatabase
 from kledger.ledger.cluster.memory_database import MemoryDatabase
 from kledger.ledger.cluster.nodes_database import SERVER_LIVE_MS
-from kledger.ledger.cluster.session_state import COMMIT_EVERY_MS, FENCE_AFTER_MS, LOOK_EVERY_MS
+from kledger.ledger.cluster.session_state import COMMIT_EVERY_MS, FENCE_AFTER_MS, POLL_EVERY_MS
 from kledger.nodes.node_claims import (
     HAND_OVER_MAX_MS,
     REFUSED_MAX_MS,
@@ -33,7 +33,7 @@ from tests.ledger.cluster.database_words import broker
 NODES = 4
 TICKS = 60
 """More than all servers need between two sleeps."""
-TAKEOVER_MS = FENCE_AFTER_MS + SERVER_LIVE_MS + 4 * LOOK_EVERY_MS
+TAKEOVER_MS = FENCE_AFTER_MS + SERVER_LIVE_MS + 4 * POLL_EVERY_MS
 
 
 class Connection:
@@ -131,9 +131,9 @@ class Scene:
         return self.servers[-1]
 
     async def pass_time(self, ms: int) -> None:
-        for _ in range(0, ms, LOOK_EVERY_MS):
+        for _ in range(0, ms, POLL_EVERY_MS):
             await ticks()
-            self.clock.advance(LOOK_EVERY_MS)
+            self.clock.advance(POLL_EVERY_MS)
         await ticks()
 
     @property
@@ -165,7 +165,7 @@ async def scene() -> AsyncIterator[Scene]:
 
 async def test_server_that_is_alone_owns_all_nodes(scene: Scene) -> None:
     server = scene.start(1)
-    await scene.pass_time(LOOK_EVERY_MS)
+    await scene.pass_time(POLL_EVERY_MS)
     assert [1, 2, 3, 4] == sorted(server.served)
     assert [1, 1, 1, 1] == scene.owners
 
@@ -218,7 +218,7 @@ async def test_server_that_drains_hands_over_one_node_after_the_other(scene: Sce
         scene.clock.advance(50)
     assert [] == first.served
     await first.stop()
-    await scene.pass_time(2 * LOOK_EVERY_MS)
+    await scene.pass_time(2 * POLL_EVERY_MS)
     assert [1, 2, 3, 4] == sorted(second.served)
     assert [2] == [each.server.broker_id for each in scene.memory.observe_nodes().servers]
 
@@ -237,18 +237,18 @@ async def test_server_drains_although_the_others_do_not_claim(scene: Scene) -> N
     server = scene.start(1)
     await scene.pass_time(COMMIT_EVERY_MS)
     draining = asyncio.ensure_future(server.claims.drain())
-    for _ in range(0, (NODES + 1) * HAND_OVER_MAX_MS, LOOK_EVERY_MS):
+    for _ in range(0, (NODES + 1) * HAND_OVER_MAX_MS, POLL_EVERY_MS):
         scene.memory.announce_server(broker(9), UUID(int=9), is_draining=False)
-        await scene.pass_time(LOOK_EVERY_MS)
+        await scene.pass_time(POLL_EVERY_MS)
     assert draining.done()
 
 
-async def test_drain_does_not_wait_for_a_database_that_is_away(scene: Scene) -> None:
+async def test_drain_does_not_wait_for_a_database_that_is_unavailable(scene: Scene) -> None:
     first, _ = scene.start(1), scene.start(2)
     await scene.pass_time(10 * COMMIT_EVERY_MS)
     first.connection.is_away = True
     draining = asyncio.ensure_future(first.claims.drain())
-    await scene.pass_time(10 * LOOK_EVERY_MS)
+    await scene.pass_time(10 * POLL_EVERY_MS)
     assert draining.done()
     assert 2 == len(first.served)
 

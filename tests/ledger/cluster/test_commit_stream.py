@@ -102,7 +102,7 @@ def test_database_that_is_away_is_asked_again_with_longer_pauses(memory: MemoryD
     assert 0 == stream.barrier_count
 
 
-def test_stopping_ends_the_wait_for_a_database_that_is_away(memory: MemoryDatabase) -> None:
+def test_stopping_ends_the_wait_for_a_database_that_is_unavailable(memory: MemoryDatabase) -> None:
     plan = Plan(*[DatabaseFault.AWAY] * 3)
     stream = stream_of(memory, FaultyDatabase(memory, plan), owner(memory), wait_s=None)
     plan.before = lambda: stream.stop() if len(plan.faults) == 1 else None

@@ -173,7 +173,7 @@ def test_commit_is_there_once_after_its_connections_were_given_up(
 ) -> None:
     """A commit, and then barriers, wait for the standby for longer than their connections may."""
     session = owner(pair.database)
-    impatient = PostgresDatabase(pair.primary.url("postgres"), patience_ms=200)
+    impatient = PostgresDatabase(pair.primary.url("postgres"), timeout_ms=200)
     tries, enough = 0, threading.Event()
 
     def wait(_seconds: float) -> bool:

@@ -180,7 +180,7 @@ def test_server_that_stops_is_away_until_it_is_back(
     direct.commit(session, 4, put(b"b"))
 
 
-def test_stream_waits_while_the_server_is_away(
+def test_stream_waits_while_the_server_is_unavailable(
     direct: PostgresDatabase, postgres_server: PostgresServer, thread: ThreadPoolExecutor
 ) -> None:
     acquired = direct.acquire(session := owner(direct))

@@ -9,8 +9,8 @@ from kledger.ledger.cluster.session_state import (
     COMMIT_EVERY_MS,
     CURRENT_FOR_MS,
     FENCE_AFTER_MS,
-    LOOK_EVERY_MS,
-    LOOK_GAP_MAX_MS,
+    POLL_EVERY_MS,
+    POLL_GAP_MAX_MS,
     OwnerWatch,
     WatchStep,
     is_current,
@@ -19,91 +19,91 @@ from kledger.ledger.cluster.session_state import (
 OWNER = SessionId(7)
 
 
-def look(watch: OwnerWatch, seq: int, at_ms: int, took_ms: int = 0) -> WatchStep:
-    return watch.looked(
+def observe(watch: OwnerWatch, seq: int, at_ms: int, took_ms: int = 0) -> WatchStep:
+    return watch.observed(
         OwnerObservation(OWNER, seq), asked_at_ms=at_ms, answered_at_ms=at_ms + took_ms
     )
 
 
-def look_often(watch: OwnerWatch, seq: int, first_ms: int, last_ms: int) -> set[WatchStep]:
-    return {look(watch, seq, at) for at in range(first_ms, last_ms + 1, LOOK_EVERY_MS)}
+def observe_often(watch: OwnerWatch, seq: int, first_ms: int, last_ms: int) -> set[WatchStep]:
+    return {observe(watch, seq, at) for at in range(first_ms, last_ms + 1, POLL_EVERY_MS)}
 
 
 def test_without_an_owner_a_standby_acquires() -> None:
     watch = OwnerWatch()
-    assert WatchStep.ACQUIRE == watch.looked(None, asked_at_ms=0, answered_at_ms=0)
+    assert WatchStep.ACQUIRE == watch.observed(None, asked_at_ms=0, answered_at_ms=0)
 
 
 def test_owner_that_does_not_move_is_fenced_after_the_time() -> None:
     watch = OwnerWatch()
-    assert {WatchStep.LOOK} == look_often(watch, 1, 10_000, 10_000 + FENCE_AFTER_MS - 1)
-    assert WatchStep.FENCE == look(watch, 1, 10_000 + FENCE_AFTER_MS)
+    assert {WatchStep.POLL} == observe_often(watch, 1, 10_000, 10_000 + FENCE_AFTER_MS - 1)
+    assert WatchStep.FENCE == observe(watch, 1, 10_000 + FENCE_AFTER_MS)
 
 
 def test_owner_that_moves_is_not_fenced() -> None:
     watch = OwnerWatch()
     for seq in range(100):
-        start = seq * (FENCE_AFTER_MS - LOOK_EVERY_MS)
-        assert {WatchStep.LOOK} == look_often(
-            watch, seq, start, start + FENCE_AFTER_MS - LOOK_EVERY_MS
+        start = seq * (FENCE_AFTER_MS - POLL_EVERY_MS)
+        assert {WatchStep.POLL} == observe_often(
+            watch, seq, start, start + FENCE_AFTER_MS - POLL_EVERY_MS
         )
 
 
 def test_next_owner_gets_the_whole_time() -> None:
     watch = OwnerWatch()
-    look_often(watch, 1, 0, FENCE_AFTER_MS - LOOK_EVERY_MS)
+    observe_often(watch, 1, 0, FENCE_AFTER_MS - POLL_EVERY_MS)
     other = OwnerObservation(SessionId(8), 1)
     now = FENCE_AFTER_MS
-    assert WatchStep.LOOK == watch.looked(other, asked_at_ms=now, answered_at_ms=now)
+    assert WatchStep.POLL == watch.observed(other, asked_at_ms=now, answered_at_ms=now)
 
 
 def test_outage_of_the_database_starts_the_time_anew() -> None:
     """Nobody could commit meanwhile."""
     watch = OwnerWatch()
-    look_often(watch, 1, 0, FENCE_AFTER_MS - LOOK_EVERY_MS)
+    observe_often(watch, 1, 0, FENCE_AFTER_MS - POLL_EVERY_MS)
     watch.missed()
     start = FENCE_AFTER_MS
-    assert {WatchStep.LOOK} == look_often(watch, 1, start, start + FENCE_AFTER_MS - 1)
-    assert WatchStep.FENCE == look(watch, 1, start + FENCE_AFTER_MS)
+    assert {WatchStep.POLL} == observe_often(watch, 1, start, start + FENCE_AFTER_MS - 1)
+    assert WatchStep.FENCE == observe(watch, 1, start + FENCE_AFTER_MS)
 
 
-@pytest.mark.parametrize("took_ms", [0, LOOK_GAP_MAX_MS])
+@pytest.mark.parametrize("took_ms", [0, POLL_GAP_MAX_MS])
 def test_pause_of_the_standby_starts_the_time_anew(took_ms: int) -> None:
     """It was stopped, or its machine slept, or the database answered late."""
     watch = OwnerWatch()
-    look(watch, 1, 0)
-    at = LOOK_GAP_MAX_MS + 1 - took_ms
-    assert WatchStep.LOOK == look(watch, 1, at, took_ms)
+    observe(watch, 1, 0)
+    at = POLL_GAP_MAX_MS + 1 - took_ms
+    assert WatchStep.POLL == observe(watch, 1, at, took_ms)
     start = at + took_ms
-    assert {WatchStep.LOOK} == look_often(
-        watch, 1, start + LOOK_EVERY_MS, start + FENCE_AFTER_MS - 1
+    assert {WatchStep.POLL} == observe_often(
+        watch, 1, start + POLL_EVERY_MS, start + FENCE_AFTER_MS - 1
     )
-    assert WatchStep.FENCE == look(watch, 1, start + FENCE_AFTER_MS)
+    assert WatchStep.FENCE == observe(watch, 1, start + FENCE_AFTER_MS)
 
 
 def test_time_counts_from_an_answer_to_a_question() -> None:
     """The owner may have moved after the answer was made, and while the last one was under way."""
     watch = OwnerWatch()
-    look(watch, 1, 0, 400)
-    look_often(watch, 1, 500, FENCE_AFTER_MS)
-    assert WatchStep.LOOK == look(watch, 1, FENCE_AFTER_MS + 399, LOOK_GAP_MAX_MS - 500)
-    assert WatchStep.FENCE == look(watch, 1, FENCE_AFTER_MS + 400)
+    observe(watch, 1, 0, 400)
+    observe_often(watch, 1, 500, FENCE_AFTER_MS)
+    assert WatchStep.POLL == observe(watch, 1, FENCE_AFTER_MS + 399, POLL_GAP_MAX_MS - 500)
+    assert WatchStep.FENCE == observe(watch, 1, FENCE_AFTER_MS + 400)
 
 
 @pytest.mark.parametrize("rate", [0.5, 1.0, 1.4])
 def test_owner_is_not_current_any_more_when_a_standby_may_fence_it(rate: float) -> None:
-    """Also if the standby's clock runs at another rate, and looks and commits take their time."""
+    """Also if the standby's clock runs at another rate, and polls and commits take their time."""
     for seed in range(200):
         chance = random.Random(seed)
         sent_ms = chance.randrange(10_000)
         seen_from_ms = sent_ms + chance.randrange(100)  # the commit became visible
         watch, at_ms = OwnerWatch(), sent_ms - 3_000
         while True:
-            at_ms += chance.randrange(LOOK_EVERY_MS, 2 * LOOK_EVERY_MS)
+            at_ms += chance.randrange(POLL_EVERY_MS, 2 * POLL_EVERY_MS)
             took_ms = chance.randrange(400)
             seq = 2 if at_ms >= seen_from_ms else 1
             asked, answered = int(at_ms * rate), int((at_ms + took_ms) * rate)
-            step = watch.looked(
+            step = watch.observed(
                 OwnerObservation(OWNER, seq), asked_at_ms=asked, answered_at_ms=answered
             )
             if step is WatchStep.FENCE:

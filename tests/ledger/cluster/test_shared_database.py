@@ -31,7 +31,7 @@ from tests.postgres_server import PostgresServer
 
 
 class Process:
-    """A process with one node; `clock` moves its looks only when a test advances it."""
+    """A process with one node; `clock` moves its polls only when a test advances it."""
 
     def __init__(self, database: SharedDatabase, tables: SharedTables, clock: ManualClock) -> None:
         self.database = database
@@ -51,10 +51,10 @@ class Process:
             return error
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so, with a look at every tick."""
+        """Wait until something is so, checking at every tick."""
         async with asyncio.timeout(GUARD_S):
             while not condition():
-                self.clock.advance(module.LOOK_MS)
+                self.clock.advance(module.POLL_MS)
                 await asyncio.sleep(0)
 
 
@@ -117,7 +117,7 @@ def end_sessions(server: PostgresServer, url: str) -> None:
 
 
 async def test_changes_are_notified(url: str, start: Start) -> None:
-    """No clock moves: nobody looks without a notification."""
+    """No clock moves: no process polls without a notification."""
     one, other = await start(url), await start(url)
     await one.put("a", "1")
     await other.words.wait_for("a", "1")
@@ -138,27 +138,27 @@ async def test_changes_are_found_without_a_notification(
     await other.words.wait_for("b", "1")
 
 
-async def test_refreshes_of_all_nodes_share_a_look(
+async def test_refreshes_of_all_nodes_share_a_poll(
     url: str, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = []
-    right_look = SharedDatabase._look_once
+    polls = []
+    original = SharedDatabase._poll_once
 
-    async def look_once(database: SharedDatabase) -> None:
-        looks.append(database)
-        await right_look(database)
+    async def poll_once(database: SharedDatabase) -> None:
+        polls.append(database)
+        await original(database)
 
     one, other = await start(url), await start(url)
     await one.put("a", "1")
     await other.words.wait_for("a", "1")
-    monkeypatch.setattr(SharedDatabase, "_look_once", look_once)
+    monkeypatch.setattr(SharedDatabase, "_poll_once", poll_once)
     async with node_tables(other.database) as second:
-        looks.clear()
+        polls.clear()
         first = other.tables.refreshed()
         await asyncio.sleep(0)
         refreshes = [each.refresh() for each in (other.tables, second) * 50]
         await asyncio.gather(first, *refreshes)
-    assert 2 == len(looks)
+    assert 2 == len(polls)
 
 
 async def test_deletions_that_are_forgotten_are_found_by_reading_everything(
@@ -166,7 +166,7 @@ async def test_deletions_that_are_forgotten_are_found_by_reading_everything(
 ) -> None:
     monkeypatch.setattr(module, "DELETIONS_MAX", 3)
     monkeypatch.setattr(module, "FORGET_ROWS", 1)
-    monkeypatch.setattr(SharedDatabase, "_look_unasked", lambda _: None)
+    monkeypatch.setattr(SharedDatabase, "_poll_in_background", lambda _: None)
     one, other = await start(url), await start(url)
     await one.put("a", "1")
     await one.put("b", "1")
@@ -357,7 +357,7 @@ async def test_write_is_settled_when_the_server_is_back(
     assert {"a": "1"} == one.words.durable
 
 
-async def test_node_that_is_closed_does_not_wait_for_a_server_that_is_away(
+async def test_node_that_is_closed_does_not_wait_for_a_server_that_is_unavailable(
     url: str, start: Start, postgres_server: PostgresServer
 ) -> None:
     one = await start(url)

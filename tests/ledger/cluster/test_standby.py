@@ -14,8 +14,8 @@ from kledger.ledger.cluster.database import (
 )
 from kledger.ledger.cluster.faulty_database import DatabaseFault, FaultyDatabase
 from kledger.ledger.cluster.memory_database import MemoryDatabase
-from kledger.ledger.cluster.session_state import FENCE_AFTER_MS, LOOK_EVERY_MS
-from kledger.ledger.cluster.standby import ASK_EVERY_MS, OwnedSession, Standby
+from kledger.ledger.cluster.session_state import FENCE_AFTER_MS, POLL_EVERY_MS
+from kledger.ledger.cluster.standby import ACQUIRE_EVERY_MS, OwnedSession, Standby
 from kledger.runtime.blocking import InlinePool
 from kledger.runtime.manual_clock import ManualClock
 from tests.ledger.cluster.database_words import broker, owner
@@ -45,9 +45,9 @@ class Scene:
 
     async def pass_time(self, ms: int) -> None:
         """Move the clock in the steps of the standby."""
-        for _ in range(0, ms, LOOK_EVERY_MS):
+        for _ in range(0, ms, POLL_EVERY_MS):
             await ticks()
-            self.clock.advance(LOOK_EVERY_MS)
+            self.clock.advance(POLL_EVERY_MS)
         await ticks()
 
 
@@ -72,21 +72,21 @@ async def test_standby_waits_for_an_owner_that_lives_and_takes_over_when_it_ends
     first = owner(scene.memory)
     waiting = asyncio.ensure_future(scene.standby.become_owner())
     for seq in range(1, 10):
-        await scene.pass_time(FENCE_AFTER_MS - LOOK_EVERY_MS)
+        await scene.pass_time(FENCE_AFTER_MS - POLL_EVERY_MS)
         scene.memory.commit(first, seq, Change())
     assert not waiting.done()
 
     scene.memory.end_session(first)
-    await scene.pass_time(LOOK_EVERY_MS)
+    await scene.pass_time(POLL_EVERY_MS)
     assert AcquiredEpoch(2, 0) == waiting.result().acquired
 
 
 async def test_silent_owner_is_replaced(scene: Scene) -> None:
     first = owner(scene.memory)
     waiting = asyncio.ensure_future(scene.standby.become_owner())
-    await scene.pass_time(FENCE_AFTER_MS - LOOK_EVERY_MS)
+    await scene.pass_time(FENCE_AFTER_MS - POLL_EVERY_MS)
     assert not waiting.done()
-    await scene.pass_time(2 * LOOK_EVERY_MS)
+    await scene.pass_time(2 * POLL_EVERY_MS)
     assert 2 == waiting.result().acquired.epoch
     with pytest.raises(SessionFenced):
         scene.memory.commit(first, 1, Change())
@@ -98,11 +98,11 @@ async def test_outage_of_the_database_is_waited_for_and_counts_for_nobody(scene:
     waiting = asyncio.ensure_future(scene.standby.become_owner())
     await scene.pass_time(2 * FENCE_AFTER_MS)
     scene.fault = DatabaseFault.NONE
-    await scene.pass_time(FENCE_AFTER_MS - LOOK_EVERY_MS)
+    await scene.pass_time(FENCE_AFTER_MS - POLL_EVERY_MS)
     scene.fault = DatabaseFault.AWAY
     await scene.pass_time(2 * FENCE_AFTER_MS)
     scene.fault = DatabaseFault.NONE
-    await scene.pass_time(FENCE_AFTER_MS - LOOK_EVERY_MS)
+    await scene.pass_time(FENCE_AFTER_MS - POLL_EVERY_MS)
     assert not waiting.done()
     scene.memory.commit(first, 1, Change())
     waiting.cancel()
@@ -130,7 +130,7 @@ async def test_newer_session_of_a_broker_replaces_the_one_that_waits(scene: Scen
     waiting = asyncio.ensure_future(scene.standby.become_owner())
     await ticks()
     scene.memory.begin_session(broker(2))
-    await scene.pass_time(ASK_EVERY_MS)
+    await scene.pass_time(ACQUIRE_EVERY_MS)
     with pytest.raises(SessionFenced):
         waiting.result()
 
@@ -139,10 +139,10 @@ async def test_standby_shows_that_it_lives(scene: Scene) -> None:
     first = owner(scene.memory)
     waiting = asyncio.ensure_future(scene.standby.become_owner())
     for seq in range(1, 20):
-        await scene.pass_time(2 * LOOK_EVERY_MS)
+        await scene.pass_time(2 * POLL_EVERY_MS)
         scene.memory.commit(first, seq, Change())
         described = scene.memory.describe().sessions[1]
-        assert described.silent_ms <= ASK_EVERY_MS
+        assert described.silent_ms <= ACQUIRE_EVERY_MS
     waiting.cancel()
 
 
@@ -165,7 +165,7 @@ async def test_standby_that_ends_closes_its_session(scene: Scene) -> None:
     assert SessionState.CLOSED == scene.memory.describe().sessions[1].state
 
 
-async def test_end_does_not_wait_for_a_database_that_is_away(scene: Scene) -> None:
+async def test_end_does_not_wait_for_a_database_that_is_unavailable(scene: Scene) -> None:
     await scene.standby.become_owner()
     scene.fault = DatabaseFault.AWAY
     await scene.standby.end()

@@ -389,7 +389,7 @@ async def test_worker_names_the_leaders_and_refuses_partitions_of_others() -> No
 
 async def test_client_sees_its_own_changes_at_every_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the workers look for changes of each other only when they must."""
-    monkeypatch.setattr(SharedFolder, "_look", lambda _: None)
+    monkeypatch.setattr(SharedFolder, "_poll", lambda _: None)
     async with (
         two_workers() as servers,
         kledger.connect(f"kledger://{servers[1].native_address}") as client,
