@@ -2,8 +2,8 @@
 
 Rule: output never grows beyond the limit the caller sets, so that a small batch cannot exhaust
 the memory of the process; every error of a codec becomes CorruptBatch. The library decompresses
-without the GIL; large outputs get pages of their own, because filling a bytearray
-with zeros, and giving it back, would hold the GIL for a hundred times as long.
+without the GIL; large outputs are mapped separately, because zeroing and freeing a bytearray would
+hold the GIL for a hundred times as long.
 Must not know: records.
 
 Kafka's snappy is the framing of snappy-java ("xerial": a 16-byte head, then length-prefixed raw
@@ -105,7 +105,7 @@ def decompress(
 
 
 def release(body: Buffer) -> None:
-    """Free the memory of a body that `decompress` returned, if it has pages of its own.
+    """Free the memory of a body that `decompress` returned, if it was mapped separately.
 
     Closing the pages releases the GIL meanwhile; collecting them would not. Parts of
     the body that are still in use keep it.

@@ -74,7 +74,7 @@ def iterate_records(batch: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Iterator[
 
 
 def read_is_commit(batch: Buffer) -> bool:
-    """Tell whether a marker commits or aborts its transaction; errors as of `read_marker`."""
+    """Return whether a marker commits or aborts its transaction; errors as of `read_marker`."""
     return read_marker(batch).is_commit
 
 

@@ -120,7 +120,7 @@ def _compact_by_kafka(server: ServerProcess, topic: str) -> tuple[float, float]:
 
 
 def _is_clean(checkpoint: Path, topic: str) -> bool:
-    """Tell whether the cleaner has noted an offset of partition 0."""
+    """Return whether the cleaner has noted an offset of partition 0."""
     return checkpoint.exists() and f"{topic} 0 " in checkpoint.read_text()
 
 

@@ -1,13 +1,13 @@
-"""What can go wrong with an open partition and its subscriptions as one.
+"""Errors of an open partition with its subscriptions.
 
-Rule: the class says what the caller can do about it, the message says which, expected and got. What
-the packages below raise goes through as it is.
-Must not know: how an answer travels to a client.
+Rule: the class says what the caller can do about it, the message says which, expected and got.
+Errors of lower packages are passed on unchanged.
+Must not know: how an error is sent to a client.
 """
 
 
 class DeliveryError(Exception):
-    """Base of everything this package raises by itself."""
+    """Base of the errors of this package."""
 
 
 class RecordNotFound(DeliveryError):

@@ -1,8 +1,8 @@
 """ReadCommittedFilter: subscriptions see the records of a partition that are committed.
 
-Rule: from the last stable offset on, nothing is settled, whether it belongs to a transaction or
+Rule: entries from the last stable offset on are undecided, whether they belong to a transaction or
 not, so that order is kept. Before it, markers and the batches of aborted transactions are hidden.
-Without transactions, an entry costs a look at one byte.
+Without transactions, the filter reads one byte of an entry.
 Must not know: subscriptions; only their `VisibilityFilter`.
 """
 

@@ -1,8 +1,8 @@
 """SubscribedPartition: one open partition, with its log and its subscriptions.
 
-Rule: it ends once: when its topic is deleted, its log is closed or the server stops, whichever
-façade caused that. Listeners learn why at the end, before anything that is under way fails because
-of it; an error that follows the end is the end.
+Rule: it ends once: when its topic is deleted, its log is closed or the server stops. Listeners get
+the reason before calls in progress fail because of it; an error of a call after the end is reported
+as the end.
 Must not know: what its listeners do, other partitions.
 """
 

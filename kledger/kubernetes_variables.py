@@ -24,7 +24,7 @@ _URLS = ("tcp://", "udp://", "sctp://")
 
 
 def is_kubernetes_variable(name: str, value: str) -> bool:
-    """Tell whether a variable is one of Kubernetes."""
+    """Return whether Kubernetes sets a variable of this name."""
     if _FORMS.fullmatch(name):
         return True
     return _LINK.fullmatch(name) is not None and value.startswith(_URLS)

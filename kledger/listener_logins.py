@@ -83,7 +83,7 @@ class ListenerSecurity:
 
 
 class ListenerLogins:
-    """How clients of the two listeners prove who they are.
+    """How clients of the two listeners log in.
 
     Attributes:
         tls: of the native listener; None: its connections are not encrypted.

@@ -1,4 +1,4 @@
-"""A server in a process of its own, for tests, demos and benchmarks.
+"""A server in a child process, for tests, demos and benchmarks.
 
 Rule: the context manager ends the process in every case; a server that does not become ready is an
 error with its log. Blocking calls only.
@@ -123,7 +123,7 @@ class ServerProcess:
         return process.returncode
 
     def wait(self, timeout_seconds: float = STOP_SECONDS) -> int:
-        """Wait for a server that ends by itself; return its exit code."""
+        """Wait until the server ends without a signal; return its exit code."""
         assert self._process is not None, "not started"
         return self._process.wait(timeout_seconds)
 

@@ -11,8 +11,8 @@
         async with kledger.connect(kledger_native_server) as client:
             ...
 
-Rule: a test gets an empty server on a free port, which is stopped after the test. It is a process
-of its own, started so that no folder of the test's project can hide kledger's packages; only
+Rule: a test gets an empty server on a free port, which is stopped after the test. It is a separate
+process, started so that no folder of the test's project can hide kledger's packages; only
 `kledger_broker` is a thread in the test's process.
 Must not know: asyncio. Importing it must cost nothing, because every pytest run does.
 """

@@ -148,7 +148,7 @@ def _foreign_name(name: str, value: object, own_names: Mapping[str, object]) -> 
 
 
 def _is_kafkas(name: str) -> bool:
-    """Tell Kafka's names from Pulsar's, which have no dots."""
+    """Return whether a name is Kafka's; Pulsar's have no dots."""
     return "." in name or name in SPECIAL
 
 

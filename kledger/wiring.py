@@ -397,7 +397,7 @@ class BrokerServer:
     async def _offload_due(self, services: Services) -> None:
         """Offload what the settings of topics demand, at every interval of retention.
 
-        It is a task of its own, so that a slow tier does not delay retention.
+        It is a separate task, so that a slow tier does not delay retention.
         """
         while True:
             await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
@@ -620,7 +620,7 @@ def _warn_of_open(hosts: Sequence[str], listener: str = "") -> None:
     reachable = [each for each in hosts if not is_loopback(each)]
     if reachable:
         logger.warning(
-            "%slistening without authentication on %s: whoever reaches this address may do "
+            "%slistening without authentication on %s: every client of this address may do "
             "everything; see docs/SECURITY.md",
             listener,
             ", ".join(reachable),

@@ -20,7 +20,7 @@ class HadoopFiles:
         self._system: Any = self._path(path).getFileSystem(configuration)
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or folder."""
+        """Return whether there is a file or folder."""
         return bool(self._system.exists(self._path(path)))
 
     def listed(self, pattern: str) -> list[str]:

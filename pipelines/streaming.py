@@ -154,7 +154,7 @@ def _ends(options: StreamOptions) -> Offsets | None:
 
 
 def is_behind(reached: Offsets, ends: Offsets) -> bool:
-    """Tell whether offsets are at or behind some ends, in each partition."""
+    """Return whether offsets are at or behind some ends, in each partition."""
     return all(
         reached.get(topic, {}).get(partition, 0) >= end
         for topic, partitions in ends.items()
@@ -171,7 +171,7 @@ class _Run:
         self._reached_in: int | None = None
 
     def has_reached(self, ends: Offsets) -> bool:
-        """Tell whether everything before some ends was read, and nothing is left to do for it.
+        """Return whether everything before some ends was read, and nothing is left to do for it.
 
         That is so when Spark waits for data: it has looked for some after the ends were asked for.
         A topic that is written to all the time gives it no reason to wait; there, one more

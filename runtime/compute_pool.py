@@ -1,10 +1,9 @@
 """ComputePool: runs long computations off the event loop, and short ones on it.
 
-Rule: what may take longest and needs no objects of this process runs in a process of its own, the
-rest in threads, which share the GIL with the event loop. The cost of a call is an
-upper limit that its caller knows before it begins, so no field of a request can make it look cheap.
-Many cheap calls in one tick block the event loop like a long one: together they may cost no more
-than one.
+Rule: the longest computations, which need no objects of this process, run in separate processes,
+the others in threads, which share the GIL with the event loop. The cost of a call is an upper limit
+that its caller knows in advance, so no field of a request can make it look cheap. Many cheap calls
+in one tick block the event loop like a long one: together they may cost no more than one.
 Must not know: what is computed.
 """
 
@@ -55,7 +54,7 @@ class ComputePool:
         """See `BlockingRunner.yield_gil`; for calls that `run` makes."""
 
     def fits_in_tick(self, cost: int) -> bool:
-        """Tell whether a call of that cost may be made on the loop now; if so, it is counted."""
+        """Return whether a call of that cost may run on the loop now; if so, count it."""
         if self._spent + cost > self._cost_per_tick_max:
             return False
         if not self._spent:
@@ -72,7 +71,7 @@ class ComputePool:
         call: Callable[[Buffer, *Arguments, Pause], Result],
         jobs: Sequence[tuple[Buffer, *Arguments]],
     ) -> list[Result]:
-        """Make one call for each job, in a process of its own; return the results in order.
+        """Run one call for each job, in a separate process; return the results in order.
 
         Args:
             call: a function of a module that is cheap to load; its last argument is the pause
@@ -99,7 +98,7 @@ class ComputePool:
         *arguments: *Arguments,
         memory_bytes_max: int = MEMORY_BYTES_MAX,
     ) -> AsyncIterator[ComputeSession[State]]:
-        """Make a state in a process of its own, which ends with the block.
+        """Make a state in a separate process, which ends with the block.
 
         Args:
             make_state: a function or class of a module; makes the state.

@@ -1,10 +1,10 @@
-"""ComputeProcesses: interpreters of their own for calls that compute for long.
+"""ComputeProcesses: child interpreters for calls that compute for long.
 
 Rule: a call is a function of a module, and gets its data in shared memory: only the other arguments
-and the result are pickled. It changes nothing but its result, so it may be made in any process. A
-process starts with the first call and ends by itself: after idle minutes, and as soon as its parent
-has ended. Calls that share a state have a process to themselves, a `StatefulProcess`. The event
-loop keeps its own GIL meanwhile, and its CPU, because these processes have a lower priority.
+and the result are pickled. It has no side effects, so any process may run it. A process starts with
+the first call and ends after idle minutes, or as soon as its parent has ended. Calls that share a
+state have a process to themselves, a `StatefulProcess`. The event loop keeps its GIL, and its CPU,
+because these processes have a lower priority.
 Must not know: what is computed.
 """
 
@@ -40,7 +40,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 IDLE_S_MAX = 120.0
 """A process without calls ends after this time."""
 MEMORY_BYTES_MAX = 512 << 20
-"""The private memory of a process: 20 MiB of its own, 128 MiB of records, and what is found."""
+"""The private memory of a process: 20 MiB of modules, 128 MiB of records, and the results."""
 NICENESS = 10
 """Below everything else that runs with the usual priority, and above what has none."""
 _ALLOCATOR = {
@@ -348,7 +348,7 @@ class LoadedData(NamedTuple):
     memory: int | None = None
 
     def discard(self) -> None:
-        """Close the memory of its own: it was sent, or never will be."""
+        """Close the separate memory: it was sent, or never will be."""
         if self.memory is not None:
             os.close(self.memory)
 
@@ -539,5 +539,5 @@ class _Process:
 
 
 def _is_frozen() -> bool:
-    """Tell whether `sys.executable` is a whole program in place of a Python interpreter."""
+    """Return whether `sys.executable` is a frozen program instead of a Python interpreter."""
     return bool(getattr(sys, "frozen", False))

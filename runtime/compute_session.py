@@ -1,9 +1,9 @@
 """ComputeSession: calls that share a state, off the event loop.
 
-Rule: the state lives where the calls are made, in a process of the session's own, and never comes
-back. One thread waits for the process and another one copies the data of the next call meanwhile;
-both are the session's own too: a session may last for minutes and takes no thread from others. A
-caller that is cancelled ends the process, because its call is of no use any more.
+Rule: the state lives in the session's process, where the calls run, and is never sent back. One
+thread waits for the process while another copies the data of the next call; both belong to the
+session, which may last for minutes and takes no thread of a pool. Cancelling a caller ends the
+process, because the result is of no use any more.
 Must not know: what is computed.
 """
 
@@ -200,6 +200,6 @@ class ThreadSession(Generic[State]):
 
 
 def _take_error(made: "asyncio.Future[Result]") -> None:
-    """Leave no error behind if nobody asks for it, since another call has failed before."""
+    """Retrieve the error, so that asyncio does not log it after another call has failed."""
     if not made.cancelled():
         made.exception()

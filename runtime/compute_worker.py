@@ -1,8 +1,8 @@
 """Compute worker: the main program of a compute process, and the messages on its socket.
 
-Rule: it makes one call after the other and keeps nothing between them but the state of a session,
-if its parent has it make one. It ends when its parent has ended (also in the middle of a call, at
-the next pause), after an idle time, and when a call needs more memory than the limit. It loads what
+Rule: it runs one call after the other and keeps nothing between them, except the state of a session
+if its parent requests one. It ends when its parent has ended (also in the middle of a call, at the
+next pause), after an idle time, and when a call needs more memory than the limit. It imports what
 its calls need and nothing else.
 Must not know: what is computed.
 
@@ -13,10 +13,10 @@ A message, either way:
     1       4     size of the content
     5             content, pickled
 
-No data travels on the socket. That of a call is in memory which both sides have from the start: its
-pages are there already, so neither side waits for the kernel to make them. Data above its size, and
-the buffers that the pickle of a result leaves out (`pickle.PickleBuffer`), are in memory of their
-own, whose descriptor is sent with the message. The content of a message about such buffers:
+The socket carries no data. The data of a call is in shared memory that both sides have mapped from
+the start, so neither side waits for the kernel to allocate pages. Larger data, and the buffers that
+the pickle of a result leaves out (`pickle.PickleBuffer`), are in separate memory, whose descriptor
+is sent with the message. The content of a message about such buffers:
 
     offset  size  name
     0       4n    size of each buffer

@@ -1,7 +1,7 @@
 """Concurrent work: two steps at the same time, which end together.
 
-Rule: nothing of it is left when it returns. If one step fails, or the caller is cancelled, the
-other step is cancelled and awaited. So the caller owns both, as it owns what it awaits itself.
+Rule: no step is left running when it returns. If one step fails, or the caller is cancelled, the
+other step is cancelled and awaited.
 Must not know: what the steps do.
 """
 

@@ -50,7 +50,7 @@ def _nothing_to_close() -> None:
 
 @dataclass(frozen=True, slots=True)
 class NamedUnit:
-    """A unit that is no object of its own, such as one transactional id, or one timer.
+    """A unit that is not an object, such as one transactional id, or one timer.
 
     Attributes:
         close: closes it; by default it does nothing, and the caller of what failed tries again.

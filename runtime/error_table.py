@@ -1,8 +1,8 @@
-"""ErrorTable: what stands for an exception, by its class.
+"""ErrorTable: translates exceptions by their class.
 
 Rule: a class without a row has that of its nearest base. Every seam that translates errors has one
 table: the ledger, the subscriptions and both façades.
-Must not know: the errors, and what stands for them.
+Must not know: the errors, and their translations.
 """
 
 from collections.abc import Mapping

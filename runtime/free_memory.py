@@ -5,7 +5,7 @@ Two allocators keep what is freed.
 CPython's has arenas of 1 MiB, and returns one only when no object is left in it. After a burst of
 small objects the few that live on keep most arenas. Some of these belong to the interpreter: its
 free lists, and its cache of 4,096 looked-up attributes, which keeps the names that C extensions
-make for each look-up. `release_object_memory` drops them.
+make for each attribute lookup. `release_object_memory` drops them.
 
 glibc keeps what is freed: a free block below one that is in use stays with the process, and buffers
 of a megabyte are no longer mapped one by one once the first of them was freed (the threshold grows

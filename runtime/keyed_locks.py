@@ -2,7 +2,7 @@
 
 Rule: a lock exists while a task holds it or waits for it. Tasks get the lock of a key in the order
 in which they asked for it.
-Must not know: what a key stands for.
+Must not know: the meaning of keys.
 """
 
 import asyncio

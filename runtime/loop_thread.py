@@ -1,4 +1,4 @@
-"""LoopThread: an event loop in a thread of its own, for callers that have none.
+"""LoopThread: an event loop in a separate thread, for callers that have none.
 
 Rule: a coroutine runs on the loop while the thread that asked for it waits; any number of threads
 may ask. A caller that is interrupted cancels its coroutine. Stopping cancels what still runs.

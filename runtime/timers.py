@@ -205,7 +205,7 @@ async def within(timers: Timers, limit_ms: int, work: Awaitable[Result]) -> Resu
     try:
         return await work
     except asyncio.CancelledError:
-        # Whoever else has cancelled the task ends it.
+        # Another caller has cancelled the task: it ends.
         if is_over and task.uncancel() == 0:
             raise TimeoutError(f"not done within {limit_ms} ms") from None
         raise

@@ -1,10 +1,10 @@
 """Access rules (ACLs), and what they decide, by the rules of Apache Kafka's StandardAuthorizer.
 
-Rule: a rule binds a principal, a host and an operation to the resources that its pattern names. Any
-rule that denies wins; else any that allows; else nothing is decided here, only whether a rule names
-the resource at all. A rule that allows implies Describe and DescribeConfigs, one that denies
-implies nothing. Rules are indexed by the resource's type, name and principal, so that a decision
-does not cost more with more rules of other resources or users.
+Rule: a rule allows or denies a principal, from a host, an operation on the resources that its
+pattern names. Any rule that denies wins, then any that allows; without either, the result says only
+whether a rule names the resource. A rule that allows implies Describe and DescribeConfigs, one that
+denies implies nothing. Rules are indexed by the resource's type, name and principal, so that rules
+of other resources or users do not slow down a decision.
 Must not know: where rules are stored, super users, what a client asked for.
 """
 

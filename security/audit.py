@@ -1,8 +1,8 @@
-"""Audit log: one line for each refused request and each change of who may do what.
+"""Audit log: one line for each refused request and each change of users or access rules.
 
 Rule: a line is `EVENT name=value …`; texts of clients are quoted and escaped as in JSON and cut, so
-that no name begins a line or a field of its own. Refusals of one principal and address are limited
-in each second, as a client can cause any number of them; changes never are.
+that a client cannot forge a line or a field. Refusals of one principal and address are limited in
+each second, as a client can cause any number of them; changes are never left out.
 Must not know: why something is refused.
 
     refused principal="User:mallory" address="10.0.0.7" operation=WRITE resource=TOPIC:"orders"

@@ -105,10 +105,10 @@ class AuthorizationHeader:
         self._checked = Signal()
 
     async def login(self, header: str, address: str) -> Authenticated:
-        """Return whom a header stands for.
+        """Return the principal of a header.
 
         Raises:
-            AuthenticationFailed: the client is not who it claims to be.
+            AuthenticationFailed: the login is wrong.
         """
         key = sha256(f"{address}\0{header}".encode()).digest()
         while key in self._checking:  # Calls that come together are one login.

@@ -73,7 +73,7 @@ class Authorizer:
             tables: keep the rules.
             clock: for the time of their creation.
             super_users: principals that may do everything.
-            allows_without_rules: everybody may use a resource that no rule names.
+            allows_without_rules: every user may use a resource that no rule names.
 
         Raises:
             UnreadableRow: a stored rule cannot be read.

@@ -3,7 +3,7 @@
 Rule: the same requests are refused as by Apache Kafka, in the same order: unknown, expired, not
 permitted. A token never lives longer than its maximum, which is fixed when it is created. A client
 that has its HMAC acts as the owner.
-Must not know: clocks, rows, the requests of clients, who may create tokens for others.
+Must not know: clocks, rows, the requests of clients, access rules.
 """
 
 import hmac
@@ -117,7 +117,7 @@ def new_token(
         token_id: unique, and not to be guessed.
         owner: in whose name its holder acts.
         requester: the principal of the request.
-        renewers: who may renew it beside the owner.
+        renewers: principals that may renew it, besides the owner.
         max_lifetime_ms: what the client asks for; 0 and less: the server's maximum.
         now_ms: since 1970.
 

@@ -1,10 +1,10 @@
 """DelegationTokens: the tokens of one server, each a durable row (KIP-48).
 
-Rule: a change holds when its row is durable. A row has no HMAC: that is computed from the token's
-id with the server's secret, which is never stored. A row has its hash, by which a token of another
-secret is known to be void, and credentials of SCRAM, which prove it. Nobody logs in with a token
-that has expired; `remove_expired` removes it.
-Must not know: messages, the steps of a login, who may create tokens for others.
+Rule: a change holds when its row is durable. A row does not contain the HMAC, which is computed
+from the token's id and the server's secret, which is never stored. It contains the HMAC's hash,
+which shows whether the secret has changed, and SCRAM credentials, with which clients log in. A
+token that has expired is refused; `remove_expired` removes it.
+Must not know: messages, the steps of a login, access rules.
 """
 
 from base64 import urlsafe_b64encode
@@ -273,7 +273,7 @@ class DelegationTokens:
         """Remove tokens that have expired, as many as one write may; return how many.
 
         Raises:
-            LedgerError: they are still there, and nobody logs in with them.
+            LedgerError: they are still stored, but no client can log in with them.
         """
         if not self._expired():
             return 0

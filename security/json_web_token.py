@@ -44,7 +44,7 @@ class TokenHeader(NamedTuple):
 
 
 class AccessToken(NamedTuple):
-    """Who a valid token stands for, and until when, in milliseconds since 1970."""
+    """The user of a valid token, and its expiry in milliseconds since 1970."""
 
     principal_name: str
     expires_at_ms: int
@@ -105,7 +105,7 @@ def unsecured_payload(token: str) -> bytes:
 
 
 def accept_claims(payload: bytes, rules: ClaimRules, now_ms: int) -> AccessToken:
-    """Return whom the claims of a verified token name.
+    """Return the user that the claims of a verified token name.
 
     Args:
         payload: the claims as JSON.

@@ -1,6 +1,6 @@
 """KeySet: the public keys with which an issuer's tokens are verified (RFC 7517).
 
-Rule: a set is a value and never changes. A key serves only algorithms of its own type and curve,
+Rule: a set is a value and never changes. A key serves only algorithms of its type and curve,
 and of its `alg` if it has one. Symmetric keys, keys for encryption and RSA keys that are too short
 are left out; a set without any other key is an error.
 Must not know: where the set comes from, claims, clients.

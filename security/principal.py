@@ -1,4 +1,4 @@
-"""Principal: in whose name a client acts, in the terms of Apache Kafka (KIP-11).
+"""Principal: the identity of a client, in the terms of Apache Kafka (KIP-11).
 
 Rule: two principals are equal if their types and names are, upper and lower case apart.
 """

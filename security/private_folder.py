@@ -1,7 +1,7 @@
 """Private folders: what a server stores belongs to its user alone.
 
 Rule: files and folders that a command makes from then on are 0600 and 0700. A data folder that is a
-symbolic link, or that belongs to somebody else, is refused: its owner could replace what is in it.
+symbolic link, or that belongs to another user, is refused: that user could replace what is in it.
 Must not know: what is stored.
 """
 
@@ -22,14 +22,14 @@ def keep_private(folder: str | Path) -> None:
     """Let this process make private files only; check and close a folder, if it exists.
 
     Raises:
-        UnsafeFolder: it is a symbolic link, or belongs to somebody else.
+        UnsafeFolder: it is a symbolic link, or belongs to another user.
     """
     os.umask(OTHERS)
     path = Path(folder)
     try:
         found = path.lstat()
     except OSError:
-        return  # whoever opens it says what is wrong
+        return  # opening it fails with the reason
     if stat.S_ISLNK(found.st_mode):
         raise UnsafeFolder(f"{folder}: expected a folder, got a symbolic link")
     if not stat.S_ISDIR(found.st_mode):

@@ -1,6 +1,6 @@
 """SecretText: a text that no log line, message or representation of an object shows.
 
-Rule: whoever needs the value uses the text itself; whatever formats it gets a mark.
+Rule: comparing and encoding use the value; formatting shows a placeholder.
 Must not know: whose secret it is.
 """
 

@@ -1,9 +1,9 @@
 """Users: the stored credentials of one server, by user and mechanism.
 
-Rule: a credential holds when its row is durable, and after a restart; with its row it is gone from
-memory too. For a user without one there is a decoy, from a secret that is stored like them, so that
-it is the same after a restart and nobody can work it out.
-Must not know: the messages of a login, who may change users.
+Rule: a credential holds when its row is durable, and after a restart; it is removed from memory
+with its row. An unknown user gets a decoy, made with a secret that is stored beside the
+credentials, so that the decoy is the same after a restart and no client can compute it.
+Must not know: the messages of a login, access rules.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -128,7 +128,7 @@ class Users:
             raise TooManyUsers(f"expected at most {CREDENTIALS_MAX} credentials of users")
 
     def _ending(self, changed: "dict[UserMechanism, ScramCredential | None]") -> Iterator[str]:
-        """Yield the users who lose their last credential."""
+        """Yield the users that lose their last credential."""
         for user in dict.fromkeys(user for user, _ in changed):
             keys = [(user, mechanism) for mechanism in STORED_MECHANISMS]
             before = [self._table.head(key) for key in keys]

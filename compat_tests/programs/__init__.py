@@ -98,7 +98,7 @@ def _build(language: str) -> Path:
 
 
 def _digest(folder: Path) -> str:
-    """Tell whether a file of a project changed."""
+    """Return whether a file of a project changed."""
     whole = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         whole.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())

@@ -1,8 +1,8 @@
-"""AdminAccess: who may see what the admin listener shows.
+"""AdminAccess: which clients may see the pages of the admin listener.
 
 Rule: the users are those of all listeners, by HTTP Basic; pages need Describe on the cluster by the
 same authorizer. Without an authorizer every client may see them, as every Kafka client may describe
-the cluster then; but a wrong login is never a client without one.
+the cluster then; but a client with a wrong login is refused, not treated as anonymous.
 Must not know: HTTP, the pages.
 """
 
@@ -20,7 +20,7 @@ class HeaderCheck(Protocol):
     """Checks the header `Authorization`."""
 
     async def login(self, header: str, address: str) -> Authenticated:
-        """Return whom it stands for. Raises AuthenticationFailed."""
+        """Return the principal of a login. Raises AuthenticationFailed."""
         ...
 
 
@@ -52,7 +52,7 @@ class AdminAccess:
         Args:
             header: `Authorization`; None: there is none.
             address: of the client.
-            is_audited: a user who may not describe the cluster is logged.
+            is_audited: a user that may not describe the cluster is logged.
         """
         principal = ANONYMOUS
         if header is not None:

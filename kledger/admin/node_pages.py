@@ -1,7 +1,7 @@
-"""The admin listener of a server of a cluster of nodes; each node that it owns has one of its own.
+"""The admin listener of a server in a cluster of nodes; each of its nodes has another one.
 
     GET /health     200 "standby", or 200 "serving" and a line with the nodes that it serves
-    GET /metrics    503: metrics are those of a node, at the port behind this one by its number
+    GET /metrics    503: only nodes have metrics; node K has them at this port + K
 
 Must not know: sessions, how nodes are served.
 """
@@ -33,5 +33,5 @@ async def _health(nodes: Collection[int], _request: web.Request) -> web.Response
 
 
 async def _metrics(_request: web.Request) -> web.Response:
-    text = "each node has metrics of its own, at this port + its number\n"
+    text = "each node has its own metrics, at this port + its number\n"
     return web.Response(status=503, text=text)

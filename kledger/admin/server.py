@@ -5,7 +5,7 @@
     GET /metrics    the metrics, for Prometheus; OpenMetrics if the client accepts it; 401 without a
                     login, 403 without Describe on the cluster
 
-`/health` needs no login; the lines about errors are for those who may see `/metrics`.
+`/health` needs no login; only clients that may see `/metrics` get the lines about errors.
 
 Rule: a page is made in one tick of the event loop, so its numbers are of one moment.
 Must not know: the meaning of metrics, the reasons of a stop.
@@ -40,7 +40,7 @@ class AdminServer(AdminListener):
             metrics: of the server.
             is_serving: whether the server accepts requests of clients.
             health: the storage errors of the store.
-            access: decides who sees the pages; None: every client does.
+            access: decides which clients see the pages; None: all do.
         """
         self._access = access
         self._exposition = Exposition(metrics)

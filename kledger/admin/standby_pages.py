@@ -1,7 +1,7 @@
 """The admin listener of a broker that waits until it owns its cluster.
 
-    GET /health     200 "standby"; a client of Kafka finds no listener of it yet
-    GET /metrics    503: the metrics are those of an owner
+    GET /health     200 "standby"; Kafka clients cannot connect yet
+    GET /metrics    503: only an owner has metrics
 
 Must not know: sessions.
 """

@@ -2,8 +2,8 @@
 
 Rule: a request is written by the schemas and one version of each API, which kledger and Apache
 Kafka 4 serve. A response may be received later than its request is sent, so that the broker reads
-while the caller computes. A broker whose certificate is not trusted, or that wants another one of
-the client, is no broker that was lost: it will not be another one in a moment.
+while the caller computes. An untrusted certificate, of the broker or of the client, is not a lost
+connection: a retry would fail, too.
 Must not know: what requests mean, logins, and what to do after a failure.
 """
 
@@ -53,7 +53,7 @@ class ConnectionLost(ConnectionError):
 
 
 class TlsRefused(OSError):
-    """Client and broker have no TLS with each other: a certificate, a name, or no TLS at all."""
+    """Client and broker cannot use TLS: a certificate, a name, or only one side has TLS."""
 
 
 class BrokerConnection:

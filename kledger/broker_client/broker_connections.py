@@ -1,8 +1,8 @@
 """Broker connections: requests to the brokers of one cluster, and what may be sent again.
 
-Rule: what a broker may answer differently in a moment (it restarts, a leader moves, a coordinator
-loads) is asked again, RETRIES times at most; any other error is a KafkaFailed with Kafka's name of
-it, and so is a login that is refused. A session that has ended is a connection that was lost.
+Rule: a request that may soon succeed (a broker restarts, a leader moves, a coordinator loads) is
+retried, RETRIES times at most. Any other error, also a refused login, is a KafkaFailed with Kafka's
+name of the error. The end of a session counts as a lost connection.
 Must not know: topics and partitions.
 """
 
@@ -160,7 +160,7 @@ def log_in(connection: BrokerConnection, login: ClientLogin) -> None:
 
     Raises:
         KafkaFailed: the broker does not know the mechanism, or refuses the login; or it did not
-            prove who it is.
+            prove its identity.
         ConnectionLost: it closed the connection.
     """
     what = f"login with {login.mechanism}"

@@ -1,10 +1,10 @@
-"""Where users and access rules are changed: in a stopped store, a cluster, or at a running server.
+"""Access target: what a command changes: a stopped store, a cluster, or a running server.
 
-Rule: `--data` names the folder of a stopped server, `--cluster` the database of a cluster of nodes,
-running or not, `--kafka` the listener of a running server. A
-mistake of the caller (a store in use, a file that cannot be read) is exit code 2, what a store or a
-server cannot do is 1; both are one line.
-Must not know: what is changed.
+Rule: `--data` names the folder of a stopped server, `--cluster-url` the database of a cluster of
+nodes, running or not, `--kafka` the listener of a running server. A mistake of the caller (a store
+in use, a file that cannot be read) is exit code 2, a failure of a store or a server 1; both print
+one line.
+Must not know: users, access rules.
 """
 
 import argparse

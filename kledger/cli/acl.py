@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_rule_arguments(parser: argparse.ArgumentParser) -> None:
     whose = parser.add_mutually_exclusive_group(required=True)
-    whose.add_argument("--allow", metavar="PRINCIPAL", help="who may: User:NAME, or User:* for all")
-    whose.add_argument("--deny", metavar="PRINCIPAL", help="who may not")
+    whose.add_argument("--allow", metavar="PRINCIPAL", help="allow User:NAME, or User:* for all")
+    whose.add_argument("--deny", metavar="PRINCIPAL", help="deny a user likewise")
     parser.add_argument(
         "--operation", metavar="NAME", action="append", required=True, dest="operations",
         help="Read, Write, Describe and so on, as in kafka-acls, or All; may be repeated",

@@ -4,7 +4,7 @@ With `init --nodes N` it is a cluster of N nodes, which its servers share; witho
 all of it at a time.
 
 A cluster is the tables of one PostgreSQL database and the objects below one URL of an object store.
-`kledger serve --cluster URL --store URL` adds a broker to it; docs/CLUSTER.md tells more.
+`kledger serve --cluster URL --store URL` adds a broker to it; see docs/CLUSTER.md.
 
 The URL of the database is postgresql://USER@HOST:PORT/DATABASE; without it, the setting
 `cluster.url` counts (KLEDGER_CLUSTER_URL in the environment). A password is better kept out of the
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _VERBS = {
     "init": "make a cluster in a database that has none",
     "import": "copy the data folder of a stopped server into a cluster that has no data",
-    "status": "show who owns a cluster or its nodes, who waits, and what the database may lose",
+    "status": "show the owners, the standbys, and what the database may lose",
 }
 _EXIT_CODES = "exit code 0: done; 1: the database failed; 2: a mistake of the caller"
 
@@ -243,7 +243,7 @@ def _node_lines(observed: "NodesObservation") -> Iterator[str]:
 
 
 def _state(server: "DescribedServer") -> str:
-    """Return the state of a server for people."""
+    """Return the state of a server as text."""
     if not server.is_live:
         return "dead"
     return "draining" if server.is_draining else "live"

@@ -5,9 +5,8 @@
     sasl.mechanism=SCRAM-SHA-512
     sasl.jaas.config=… required username="admin" password="…";
 
-Rule: the same file serves Kafka's tools and these commands. Names that are of no use here are
-skipped, as Kafka's tools do; a value that cannot work is a mistake of the caller. No message has a
-value of a secret.
+Rule: the same file serves Kafka's tools and these commands. Names without a use here are ignored,
+as Kafka's tools do; an invalid value is a usage error. No message contains a secret.
 Must not know: the commands.
 """
 
@@ -65,7 +64,7 @@ class CommandConfig:
 
 
 def read_command_config(path: Path | None) -> CommandConfig:
-    """Read a file; None: nothing is encrypted, and the command is nobody's.
+    """Read a file; None: no encryption and no login.
 
     Raises:
         CommandConfigMistake: it cannot be read or used.

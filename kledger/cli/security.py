@@ -2,7 +2,7 @@
 
 `init` writes into the folder `security` of the data folder: an authority (`ca.pem`, `ca.key`), the
 server's key and certificate (`server.pem`), settings for `kledger serve --config` (`kledger.toml`)
-and for Kafka's tools (`client.properties`); it adds a first user, who may do everything.
+and for Kafka's tools (`client.properties`); it adds a first user, which may do everything.
 
 Exit code 0: done; 1: the store is damaged; 2: a mistake of the caller: the files exist, a store in
 use.

@@ -7,12 +7,12 @@ SIGTERM, SIGINT and SIGHUP stop it in order, with exit code 0; under nohup a SIG
 No signal reloads settings: Kafka's own tools change those that can change while the server runs.
 
 With --workers N the data folder has a store for each of N processes. Clients need one address only:
-all workers listen on it, and each on a port of its own, 1 to N above it. The ready line comes when
+all workers listen on it, and each on its own port, 1 to N above it. The ready line comes when
 all are ready. A worker that dies is started again; a second signal ends them at once.
 
 With --cluster URL --store URL the data is in a database and an object store, which other brokers
 use, too; one of them owns it. The others print `kledger standby`, and the ready line when they own
-it; docs/CLUSTER.md tells more.
+it; see docs/CLUSTER.md.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """The tables of users, rules and settings, without a server.
 
 Rule: those of a data folder are in the store of a stopped server, or in the file that its workers
-share; nobody else changes them meanwhile. Those of a cluster of nodes are in its database, and may
-be changed while its servers run, which follow.
-Must not know: what is done with them.
+share, which is locked. Those of a cluster of nodes are in its database, and may be changed while
+its servers run; the servers apply the change.
+Must not know: commands.
 """
 
 from collections.abc import AsyncIterator

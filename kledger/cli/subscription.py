@@ -1,7 +1,7 @@
 """kledger subscription: inspect, create, delete and reset the subscriptions of a running server.
 
 A subscription keeps the position of its consumers in every partition of a topic. After skip, clear
-and reset, its consumers continue at the new position by themselves.
+and reset, its consumers continue at the new position automatically.
 """
 
 import argparse

@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     added["table"].add_argument(
         "--follow", action="store_true",
         help="go on with a line for each update until the command is stopped; with --json each "
-        "row is a JSON document in a line of its own",
+        "row is a JSON document on one line",
     )  # fmt: skip
     forward_parser = added["forward"]
     forward_parser.add_argument("source", metavar="SOURCE", help="a topic of the server")

@@ -78,7 +78,7 @@ class ProgressBar:
 
 
 async def _follow(view: TableView, arguments: argparse.Namespace, rows: list[Row]) -> None:
-    """Print the rows, then each update. Raises BrokenPipeError: nobody reads the output."""
+    """Print the rows, then each update. Raises BrokenPipeError: the output was closed."""
     supervisor = Supervisor()
     broken: list[BrokenPipeError] = []
 

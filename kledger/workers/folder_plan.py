@@ -1,8 +1,8 @@
 """Folder plan: which workers may use a folder, by the record that its first parent has written.
 
-Rule: pure. A partition belongs to the worker that the record of its topic names by broker id, and a
-shard of coordinators to a remainder; so neither the ids nor the workers that a folder was made with
-may change, and no worker may be left out again. There may be more workers than before.
+Rule: pure. The record of a topic names the broker id of each partition's worker; a coordinator
+shard belongs to a worker by its number modulo the first number of workers. So neither the ids nor
+that number may change, and workers may be added but never removed.
 Must not know: files.
 
     {"format": 1, "made_with": 2, "workers": 4, "node_id": 1}

@@ -1,10 +1,10 @@
-"""ReservedPorts: keeps the ports of workers bound while no worker, or not every one, listens.
+"""ReservedPorts: keeps the ports of workers bound, also while a worker does not listen.
 
-Rule: a port is bound here and never listened on, so no connection arrives here. Sockets with
-SO_REUSEPORT of one user may have a port together: these are ours and those of our workers. A socket
-without it is refused, so another server cannot take the port of a worker that is being started
-again; the kernel gives none of these ports to a process that leaves the choice to it.
-Must not know: who listens.
+Rule: sockets here are bound and never listen, so no connection arrives at them. With SO_REUSEPORT,
+sockets of one user may share a port: here those of the parent and of its workers. A socket without
+it cannot be bound, so another server cannot take the port of a worker that is being restarted, and
+the kernel does not choose one of these ports for port 0.
+Must not know: workers, listeners.
 """
 
 import errno
@@ -55,7 +55,7 @@ class ReservedPorts:
 
 
 def _check_free(family: int, address: tuple[object, int]) -> None:
-    """Raise OSError if anybody listens there, or has reserved the port as we do."""
+    """Raise OSError if another process listens there or has reserved the port."""
     with _socket(family) as probe:
         # Connections that a server of before has closed are no obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -71,7 +71,7 @@ def _bound(family: int, address: tuple[object, int]) -> socket.socket:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            # `_check_free` has found nobody: these are closed connections of a server without
+            # `_check_free` has found no listener: these are closed connections of a server without
             # workers. Until the first worker listens, others that set the option can bind, too.
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind(address)

@@ -111,7 +111,7 @@ def plan_worker(
     node_id: int,
     folder: str,
 ) -> tuple[WorkerIdentity, dict[str, object]]:
-    """Return who a worker is, and the settings in which it differs from the others.
+    """Return the identity of a worker, and the settings in which it differs from the others.
 
     Args:
         index: of the worker.

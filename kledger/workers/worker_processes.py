@@ -137,7 +137,7 @@ class WorkerProcesses:
         try:
             process = _WorkerProcess(self._commands[index])
         except OSError as error:
-            # In a tick of its own, as the start may be one of several effects.
+            # In a later tick, as the start may be one of several effects.
             asyncio.get_running_loop().call_soon(self._not_started, index, error)
             return
         self._processes[index] = process

@@ -106,6 +106,6 @@ def ready_line(listeners: ListenAddresses, bound: dict[ListeningPoint, Address])
 
 
 def _command(start: WorkerStart) -> WorkerCommand:
-    # The folder is for those who look at the processes: everything comes by standard input.
+    # The folder is only for lists of processes; the worker reads everything from standard input.
     words = [sys.executable, "-P", "-m", "kledger", "serve", "--worker", start.settings.server.data]
     return WorkerCommand(words=words, content=start.encode(), environment=server_environment())

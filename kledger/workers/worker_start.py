@@ -6,7 +6,7 @@
     12            content, a pickled WorkerStart; then nothing until the parent ends
 
 Rule: all processes of one parent get the settings that the parent has read, also those that are
-started hours after somebody has changed the file. The pipe stays open as long as the parent lives:
+started hours after the file was changed. The pipe stays open as long as the parent lives:
 its end is seen whatever the parent dies of, also if that happens before the worker looks.
 Must not know: what settings mean.
 """

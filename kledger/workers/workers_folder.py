@@ -47,7 +47,7 @@ def _is_locked(file: Path) -> bool:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return False  # there is none, or whoever opens it says what is wrong
+        return False  # there is none, or opening it fails with the reason
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

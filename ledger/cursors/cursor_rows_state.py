@@ -57,7 +57,7 @@ class CursorRowsState:
         self._whole_bytes = self._change_bytes = self._next_row = self._spare_left = 0
 
     def is_whole_due(self, mark_delete_position: Position, part_count: int, changes: Sized) -> bool:
-        """Tell whether to write the whole cursor next.
+        """Return whether to write the whole cursor next.
 
         Args:
             mark_delete_position: the mark-delete position.

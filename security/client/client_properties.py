@@ -8,7 +8,7 @@
 
 Rule: a value that cannot work is an error that names the property; properties of a protocol that is
 not chosen do not count, as in Kafka. No message has a value of a secret.
-Must not know: files of properties, who connects.
+Must not know: files of properties, connections.
 """
 
 from collections.abc import Callable, Mapping

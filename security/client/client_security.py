@@ -1,7 +1,7 @@
-"""ClientSecurity: what a client proves itself with, and whom it trusts.
+"""ClientSecurity: the credentials of a client, and the authorities that it trusts.
 
 Rule: values only, texts in place of files. No secret is in the text of an object.
-Must not know: where they come from, who uses them.
+Must not know: where they come from, connections.
 """
 
 from dataclasses import dataclass, field

@@ -39,7 +39,7 @@ LoginTokens: TypeAlias = Generator[bytes, bytes, None]
 
 
 class ServerRefused(Exception):
-    """The server is not who the client wants, or is out of order; the client says no more."""
+    """The server is the wrong one, or violates the protocol; the client sends nothing more."""
 
 
 def login_tokens(login: ClientLogin, nonce: str) -> LoginTokens:

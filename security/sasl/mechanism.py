@@ -1,4 +1,4 @@
-"""SaslMechanism: the server's side of one login, as connections and other doors drive it.
+"""SaslMechanism: the server's side of one login, for connections and for HTTP and gRPC.
 
 Rule: pure. A token of the client leads to one of three steps; what takes long (hashing, verifying a
 signature) is `NeedWork`, which the caller runs in a thread and then resumes. An object serves one
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class AuthenticationFailed(Exception):
-    """The client is not who it claims to be; the message is for the client.
+    """The login is wrong; the message is for the client.
 
     It is the same for an unknown user and a wrong password. The cause, if there is one, says why in
     the log, and quotes nothing of the token.
@@ -78,7 +78,7 @@ class SaslMechanism(Protocol):
         """Decide on the next token of the client.
 
         Raises:
-            AuthenticationFailed: the login has failed, and the client is told so.
+            AuthenticationFailed: the login has failed; the client gets the message.
             MalformedToken: the login has failed, and the connection ends without an answer.
         """
         ...

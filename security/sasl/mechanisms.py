@@ -1,7 +1,7 @@
 """Mechanisms: which a listener offers, and how a login with one begins.
 
-Rule: every login gets a state of its own, with a nonce of its own. What a mechanism needs of the
-server (users, tokens, keys) is given here, once.
+Rule: every login gets a new state, with a new nonce. What the mechanisms need of the server (users,
+tokens, keys) is passed to the constructor.
 Must not know: connections, the settings of listeners.
 """
 

@@ -4,8 +4,8 @@
     server  nothing, with the success; or {"status":"invalid_token"}
     client  ^A                                                       then the login has failed
 
-Rule: pure. Signatures are verified in a thread. A client hears that its token was refused, and the
-cause of the exception says why. A message of another form is a failure like any other, as with
+Rule: pure. Signatures are verified in a thread. The client only gets that its token was refused;
+the cause of the exception says why. A malformed message is a failure like any other, as with
 Apache Kafka. Extensions are checked for their form and not used.
 Must not know: connections, clocks, where keys come from.
 """

@@ -1,4 +1,4 @@
-"""Certificates: an authority of one's own, and what it signs, for a server that has none yet.
+"""Certificates: a private certificate authority and a server certificate that it signs.
 
 Rule: keys are ECDSA P-256, made here and never sent anywhere. A certificate says what it is for, so
 that a server's opens nothing as a client.

@@ -2,7 +2,7 @@
 
 Rule: a private key is never written anywhere, and no message has anything of it. What is missing,
 unreadable or too large is an error that names the setting.
-Must not know: who uses keys and certificates.
+Must not know: what keys and certificates are for.
 """
 
 import re

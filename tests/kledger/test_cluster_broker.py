@@ -157,7 +157,7 @@ async def test_broker_ends_although_the_database_is_away(
 async def test_standby_ends_when_a_newer_process_has_its_number(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standby, "ASK_EVERY_MS", 0)
+    monkeypatch.setattr(standby, "ACQUIRE_EVERY_MS", 0)
     session = owner(cluster.database, 9)
     async with running(cluster.settings(1)) as first:
         await first.standby_address()

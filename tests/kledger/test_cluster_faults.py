@@ -128,7 +128,7 @@ async def test_database_that_is_away_for_all_holds_up_producers_and_replaces_nob
             try:
                 sending = asyncio.ensure_future(send(producer, 1))
                 await logged(caplog, "commits wait for the database")
-                await logged(caplog, "the database of the cluster is away")
+                await logged(caplog, "the database of the cluster is unavailable")
                 assert not sending.done(), "nothing can be committed"
             finally:
                 await asyncio.to_thread(postgres_server.start)

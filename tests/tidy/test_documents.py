@@ -134,12 +134,12 @@ def class_members() -> dict[str, set[str]]:
 
 
 def is_set(node: ast.Name | ast.Attribute) -> bool:
-    """Tell whether a node gives a value to its name."""
+    """Return whether a node gives a value to its name."""
     return isinstance(node.ctx, ast.Store)
 
 
 def is_member(owner: str, member: str) -> bool:
-    """Tell whether a class, or one of its bases, defines a member."""
+    """Return whether a class, or one of its bases, defines a member."""
     names = class_members().get(owner, set())
     return member in names or any(
         is_member(each, member) for each in names & class_members().keys() - {owner}

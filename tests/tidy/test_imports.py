@@ -51,7 +51,7 @@ LAYERS = (
 
 
 def is_within(module: str, package: str) -> bool:
-    """Tell whether a module is that package or below it."""
+    """Return whether a module is that package or below it."""
     return module == package or module.startswith(package + ".")
 
 

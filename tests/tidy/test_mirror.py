@@ -14,7 +14,7 @@ Files = list[tuple[PurePosixPath, str]]
 
 
 def has_code(text: str) -> bool:
-    """Tell whether a function does something; classes of fields, errors and lists do not."""
+    """Return whether a function does something; classes of fields, errors and lists do not."""
     return any(
         node.name not in {"__init__", "__str__"}
         and not isinstance(statement, ast.Pass)
@@ -26,7 +26,7 @@ def has_code(text: str) -> bool:
 
 
 def has_tests(path: PurePosixPath, text: str) -> bool:
-    """Tell whether pytest collects from a file, and there is a test or a machine in it."""
+    """Return whether pytest collects from a file, and there is a test or a machine in it."""
     return path.name.startswith("test_") and any(
         "test" in node.name.lower()
         for node in parsed(text).body

@@ -205,7 +205,7 @@ class _AbortedBatches:
             self._lasts[producer_id].append(last_offset)
 
     def contain(self, header: BatchHeader) -> bool:
-        """Tell whether a transactional batch lies in an aborted transaction of its producer."""
+        """Return whether a transactional batch lies in an aborted transaction of its producer."""
         firsts = self._firsts.get(header.producer_id, ())
         index = bisect_right(firsts, header.base_offset) - 1
         return index >= 0 and header.base_offset <= self._lasts[header.producer_id][index]
