@@ -5,7 +5,7 @@ failure. An unexpected exception is logged with its traceback and counted by the
 and the unit closes: its clients get an error and may open it again. Other units continue. A fault
 that puts durable state in doubt is not contained: the store stops.
 Must not know: which units there are, what closing one means.
-Theory: docs/ARCHITECTURE.md, "What a fault closes".
+Theory: docs/FAULTS.md.
 """
 
 import logging

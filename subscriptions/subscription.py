@@ -6,7 +6,7 @@ step; an acknowledgement of a disconnected consumer has no effect and is no erro
 acknowledges is applied to the cursor and to the dispatcher in one step, and durable when the call
 returns.
 Must not know: which consumer gets which record, topics, connections.
-Theory: docs/ARCHITECTURE.md, "Subscriptions".
+Theory: docs/ARCHITECTURE.md, "Subscriptions and dispatch".
 """
 
 import asyncio

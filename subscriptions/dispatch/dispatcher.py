@@ -5,7 +5,7 @@ one revision of the cursor are never delivered under another: that is checked wh
 complete and again right before `deliver`. New entries pass through `DispatchBuffer`, which asks the
 visibility filter; entries to redeliver are read first, and were visible when they were new.
 Must not know: how acknowledgements become durable, connections, topics.
-Theory: docs/ARCHITECTURE.md, "Dispatchers".
+Theory: docs/ARCHITECTURE.md, "Subscriptions and dispatch".
 """
 
 import asyncio
