@@ -1,8 +1,8 @@
 """Compute worker: the main program of a compute process, and the messages on its socket.
 
 Rule: it runs one call after the other and keeps nothing between them, except the state of a session
-if its parent requests one. It ends when its parent has ended (also in the middle of a call, at the
-next pause), after an idle time, and when a call needs more memory than the limit. It imports what
+if its parent requests one. It ends when its parent has ended, also in the middle of a call that
+never returns, after an idle time, and when a call needs more memory than the limit. It imports what
 its calls need and nothing else.
 Must not know: what is computed.
 
@@ -32,6 +32,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
 from struct import Struct
+from threading import Thread
 from typing import Any, NamedTuple, NoReturn
 
 HEAD = Struct(">BI")
@@ -148,7 +149,9 @@ def serve(
     """
     os.nice(niceness)
     _limit_memory(memory_bytes_max)
-    worker = _Worker(socket.socket(fileno=descriptor), _mapped([memory]))
+    connection = socket.socket(fileno=descriptor)
+    Thread(target=_end_with_parent, args=(connection,), daemon=True).start()
+    worker = _Worker(connection, _mapped([memory]))
     with suppress(BrokenPipeError, ConnectionResetError):
         worker.serve(idle_s)
     os._exit(0)
@@ -160,14 +163,24 @@ def _limit_memory(bytes_max: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
+def _end_with_parent(connection: socket.socket) -> NoReturn:
+    """Wait until the parent's end of the connection is closed, and end the process."""
+    hung_up = select.poll()
+    hung_up.register(connection, 0)
+    hung_up.poll()
+    os._exit(0)
+
+
+def _pause() -> None:
+    """Do nothing: a call in a process of its own delays no other thread."""
+
+
 class _Worker:
     """The calls that come over one connection, and the state of its session."""
 
     def __init__(self, connection: socket.socket, shared: memoryview) -> None:
         self._connection = connection
         self._shared = shared
-        self._hung_up = select.poll()
-        self._hung_up.register(connection, 0)
         self._state: Any = None
 
     def serve(self, idle_s: float | None) -> None:
@@ -178,11 +191,6 @@ class _Worker:
         self._send(Kind.READY, None)
         while poll.poll(timeout_ms) and self._serve_one():
             pass
-
-    def pause(self) -> None:
-        """End the process if its parent has ended."""
-        if self._hung_up.poll(0):
-            os._exit(0)
 
     def _serve_one(self) -> bool:
         """Make one call, and send what it returns; False when there is none."""
@@ -209,7 +217,7 @@ class _Worker:
                 call, sizes, arguments = found
                 start = 0
                 for size, rest in zip(sizes, arguments, strict=True):
-                    self._send_result(call(data[start : start + size], *rest, self.pause))
+                    self._send_result(call(data[start : start + size], *rest, _pause))
                     start += size
             case Kind.MAKE_STATE:
                 make_state, arguments = found
@@ -218,7 +226,7 @@ class _Worker:
             case Kind.CALL_WITH_STATE:
                 call, start, sizes, arguments = found
                 whole = data[start : start + sum(sizes)]
-                self._send_result(call(self._state, whole, sizes, *arguments, self.pause))
+                self._send_result(call(self._state, whole, sizes, *arguments, _pause))
             case _:
                 raise AssertionError(f"not a call: {message.kind}")
 

@@ -41,12 +41,23 @@ def die(data: Buffer, pause: Pause) -> None:
 
 
 def never_return(data: Buffer, path: str, pause: Pause) -> None:
-    """Write the process id into a file, and go on until the parent ends."""
+    """Write the process id into a file, and go on until a pause ends it."""
+    _write_process_id(path)
+    while True:
+        pause()
+
+
+def never_pause(data: Buffer, path: str, pause: Pause) -> None:
+    """Write the process id into a file, and go on without a pause, as users' functions may do."""
+    _write_process_id(path)
+    while True:
+        pass
+
+
+def _write_process_id(path: str) -> None:
     with open(f"{path}.new", "w", encoding="ascii") as file:
         file.write(str(os.getpid()))
     os.rename(f"{path}.new", path)
-    while True:
-        pause()
 
 
 def allocate(data: Buffer, size: int, pause: Pause) -> int:

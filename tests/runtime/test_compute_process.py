@@ -179,7 +179,7 @@ async def run():
     pool = ComputePool(BlockingPool(1), cost_per_tick_max=0, processes=ComputeProcesses())
     (found,) = await pool.map(compute_calls.length_and_process, [(b"", 0)])
     print(found[-1], flush=True)
-    await pool.map(compute_calls.never_return, [(b"", sys.argv[1])])
+    await pool.map(compute_calls.never_pause, [(b"", sys.argv[1])])
 
 asyncio.run(run())
 """
