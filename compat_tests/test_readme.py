@@ -1,4 +1,4 @@
-"""The README's snippets, run as they stand against a server; only the address is replaced.
+"""The snippets of the README and of pages in docs, run against a server at another address.
 
 Rule: only kcat gets a longer timeout, because its own is 5 s.
 """
@@ -13,21 +13,21 @@ import pytest
 from compat_tests.deadlines import PROGRAM_S, WAIT_S
 
 pytestmark = pytest.mark.data_folder("the servers are those of the pytest plugin")
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/CLIENTS.md", "docs/TESTING.md")
 ADDRESS = "127.0.0.1:9092"
 NATIVE_URL = "kledger://127.0.0.1:9093"
 
 
 def snippets() -> dict[str, tuple[str, str]]:
-    """Return name -> (language, text) of every snippet that stands under a client's name."""
-    found = re.findall(
-        r"\*\*([\w-]+)\*\*[^\n]*\n\n```(python|sh)\n(.*?)```", README.read_text(), re.DOTALL
-    )
+    """Return name -> (language, text) of every snippet that has a client's name as its title."""
+    text = "".join((ROOT / page).read_text() for page in PAGES)
+    found = re.findall(r"\*\*([\w-]+)\*\*[^\n]*\n\n```(python|sh)\n(.*?)```", text, re.DOTALL)
     return {name: (language, text) for name, language, text in found}
 
 
 def run(language: str, text: str, address: str) -> str:
-    """Run one snippet in a process of its own and return what it printed."""
+    """Run one snippet in a separate process and return what it printed."""
     text = text.replace(ADDRESS, address).replace("kcat -b", f"kcat -m {WAIT_S} -b")
     command = [sys.executable, "-c", text] if language == "python" else ["bash", "-ec", text]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
