@@ -1,6 +1,6 @@
 """Authorizer cases: what access rules cost a server under small requests.
 
-Rule: two servers of one kind take the load in turns, one without an authorizer and one with rules
+Rule: two equal servers get the load alternately, one without an authorizer and one with rules
 of many topics and users, of which one allows the load; so what else the machine does meets both.
 """
 
@@ -31,7 +31,7 @@ _ROUNDS = 8
 
 
 def authorizer(case: Case, subject: str, testbed: Testbed) -> Figures:
-    """Send small requests to a server without rules and to one with them, in turns."""
+    """Send small requests alternately to a server without rules and to one with them."""
     with testbed.own_server(subject) as plain, testbed.own_server(subject) as guarded:
         assert isinstance(guarded, KledgerServer), "Apache Kafka is asked by compat_tests"
         plain.start()

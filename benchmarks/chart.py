@@ -37,7 +37,7 @@ def ratio_chart(verdicts: Iterable[Verdict]) -> str:
 
 
 def x_of(ratio: float) -> float:
-    """Give the place of a ratio on the axis, cut off at its ends."""
+    """Return the coordinate of a ratio on the axis, clipped to its ends."""
     inside = min(max(ratio, _RATIO_MIN), _RATIO_MAX)
     share = math.log(inside / _RATIO_MIN) / math.log(_RATIO_MAX / _RATIO_MIN)
     return _LABEL + share * (_WIDTH - _LABEL - 60)

@@ -1,4 +1,4 @@
-"""Compaction cases: how fast a topic is compacted, beside Kafka's cleaner, and who notices.
+"""Compaction cases: the speed of compaction, beside Kafka's cleaner, and its effect on clients.
 
 Rule: both servers get the same records in one partition. kledger compacts when it is asked to;
 Apache Kafka when the setting that has kept its cleaner away is changed, and it is done when it says

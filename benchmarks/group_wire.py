@@ -41,7 +41,7 @@ def join_request(group: str, member_id: str) -> bytes:
 
 
 def sync_request(group: str, joined: Joined) -> bytes:
-    """Ask for the assignment; the leader brings everybody's."""
+    """Request the assignment; the leader sends those of all members."""
     body = _member(group, joined.generation, joined.member_id)
     body += struct.pack(">i", len(joined.members))
     assigned = sized(ASSIGNMENT)

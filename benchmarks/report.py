@@ -130,7 +130,7 @@ _WORK = {
     "round-trip": _REQUESTS,
     "latency": "librdkafka, 1,000 records/s, from produce() to the consumer",
     "authorizer": "one record of {case.record_bytes} B a request, {case.in_flight} in flight, on a"
-    " server without an authorizer and on one with {case.records:,} rules, in turns",
+    " server without an authorizer and on one with {case.records:,} rules, alternately",
     "workers": "{case.records:,} batches of {case.record_bytes:,} B into {case.partitions}"
     " partitions over two bare sockets, {case.in_flight} in flight on each",
     "worker-restart": "{case.repeats} workers killed in turn, with {case.records:,} records in"

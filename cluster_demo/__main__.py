@@ -78,7 +78,7 @@ class ClusterDemonstration(Demonstration):
         return f"{run.records:,} records in {run.batches} micro-batches; {change}", None
 
     def run_tier(self, spark: SparkSession, server: RestartableServer) -> None:
-        """Do it with the next owner, and show who that is."""
+        """Repeat it with the next owner, and print which broker that is."""
         super().run_tier(spark, server)
         self.show_status()
 

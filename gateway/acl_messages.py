@@ -52,7 +52,7 @@ def filter_of(asked: RequestedFilter, version: int) -> AclFilter:
 
 
 def rule_of(asked: AclCreation, version: int) -> AclRule:
-    """Return the rule that a request wants to create; `is_for_filters` tells whether it can be one.
+    """Return the rule that a request wants to create; see also `is_for_filters`.
 
     Raises:
         MalformedMessage: a code does not exist.

@@ -1,4 +1,4 @@
-"""Compacted entry: an entry of the ledger that stands for the beginning of a managed ledger.
+"""Compacted entry: an entry of a compacted ledger, which replaces the beginning of a log.
 
 Rule: it carries the position of the entry that it was made from.
 Must not know: what is kept, and why.

@@ -1,4 +1,4 @@
-"""Compacted reader: reads the ledger that stands for the beginning of a managed ledger.
+"""Compacted reader: reads a compacted ledger, which replaces the beginning of a log.
 
 Rule: a read names the compacted ledger that it means, so entries of two of them never mix. A read
 that finds it replaced says so, and the caller begins again with the present one.

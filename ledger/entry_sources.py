@@ -2,7 +2,7 @@
 
 Rule: a pure plan says which copy is asked first, and which one after a failure. A read that began
 before a copy was deleted continues with the other one. A ledger without a copy in a tier costs one
-look into a dict.
+dict lookup.
 Must not know: appends, cursors, how a source reads.
 """
 

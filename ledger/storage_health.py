@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 LOG_INTERVAL_MS = 60_000
 """Each kind is logged at most once in this time."""
 RECENT_MS = 60_000
-"""A failure that passes by itself ends when it was not seen for so long."""
+"""A transient failure ends when it has not occurred for so long."""
 _NO_FILE_LEFT = {errno.EMFILE, errno.ENFILE}
 _NO_FILE_LEFT_TEXT = "Too many open files"
 """The message of RocksDB for the same, as it has one type for all errors."""

@@ -1,9 +1,9 @@
-"""Channel plan: how many channels a topic has, who leads them, and which member gets which.
+"""Channel plan: the number of channels of a topic, their leader, and the channels of each member.
 
 Rule: the allocation of Coherence's topics. Members are ordered by id and get contiguous channels;
 what the division leaves over goes one by one to the first members; of more members than channels
 the last ones get none. One broker of a cluster leads all channels of a topic.
-Must not know: who the members are; both façades may use it.
+Must not know: what members are; both façades may use it.
 """
 
 from collections.abc import Iterable, Sequence

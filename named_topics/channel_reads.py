@@ -51,7 +51,7 @@ async def read_channel(
 
 
 def _visible(log: PartitionLog, chunks: list[Buffer]) -> list[Buffer]:
-    """Return the batches that are not hidden; without transactions a look at one byte of each."""
+    """Return the batches that are not hidden; without transactions this reads one byte of each."""
     if not any(chunk[FLAGS_AT] & MARKED for chunk in chunks):
         return chunks
     entries = [Entry(Position(0, index), chunk) for index, chunk in enumerate(chunks)]

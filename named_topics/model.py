@@ -131,7 +131,7 @@ class ChannelPoll(NamedTuple):
     """A request for elements.
 
     Attributes:
-        group, subscriber: who polls.
+        group, subscriber: of the poll.
         epoch: of the allocation that the subscriber knows.
         silent_ms: since the application has received, 0 while it waits; its timeout counts from
             there.

@@ -8,7 +8,7 @@ A seek that commits moves it in either direction.
 The position that a seek returns is the one before the next element, so that a seek to it leads to
 the same element again; `seek_to_head` alone returns that element's own. In an empty channel it is
 the one before the first offset.
-Must not know: rows, logs, who seeks.
+Must not know: rows, logs, subscribers.
 """
 
 from typing import NamedTuple

@@ -53,7 +53,7 @@ class SubscriberGroup:
         self._read: dict[int, tuple[int, int]] = {}
         """The revision of a channel and the last offset that was read in it, by its number."""
         self._fetched: dict[int, tuple[int, int]] = {}
-        """The same of what was sent to its owner, who may not have read it yet."""
+        """The same for elements that were sent to the owner, which may not have read them yet."""
 
     async def log(self, channel: int) -> PartitionLog:
         """Return the log of a channel, which stays open as long as the group has members.

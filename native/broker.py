@@ -1,7 +1,7 @@
 """Broker: the interface between a native client and a server, embedded or remote.
 
 Rule: plain values only, so that the same calls cross a process boundary. Every method raises the
-classes of `native.errors`. A link that ends by itself calls `on_ended` once and is unusable from
+classes of `native.errors`. A link that the server ends calls `on_ended` once and is unusable from
 then on; the client opens another one. A link belongs to one partition; the client combines the
 partitions of a topic.
 Must not know: sockets, the implementation of the server.
@@ -512,7 +512,7 @@ class Broker(BrokerAdmin, NamedTopicBroker, Protocol):
         Args:
             request: how to consume.
             deliver: called with what is delivered.
-            on_ended: called when the link has ended by itself.
+            on_ended: called when the server or a lost connection has ended the link.
             on_read_position: only for an exclusive consumer: called when its read position has
                 moved further than deliveries show, and once when it has joined.
 

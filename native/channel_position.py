@@ -1,4 +1,4 @@
-"""ChannelPosition: the place of one element in its channel.
+"""ChannelPosition: the position of one element in its channel.
 
 Rule: opaque to applications; positions of one channel are ordered as its elements are, those of
 different channels have no order.

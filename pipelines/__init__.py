@@ -1,4 +1,4 @@
-"""Spark jobs over Kafka topics: pipelines that people run, and a demonstration that is checked.
+"""Spark jobs over Kafka topics: pipelines, and a demonstration whose results are checked.
 
 Rule: everything here is a client of a running server; only the demonstration starts one, through
 ``kledger.testing``. Each pipeline is a module with ``NAME``, ``OPTIONS`` and

@@ -1,8 +1,9 @@
-"""Parquet files of numbered batches, each of which is there once, whoever reads the folder.
+"""Parquet files of numbered batches; every reader of the folder sees each batch once.
 
     FOLDER/date=2026-01-31/batch-000000012-5c1e4a90-00003.parquet
            └ partition       └ batch number └ query  └ file
-    FOLDER/_batches/                        what is being written, and who writes which topic
+    FOLDER/_batches/                        what is being written, and the query that writes each
+    topic
 
 Rule: a batch is staged below `_batches`, which readers of Parquet folders skip, and then moved file
 by file. A run that was cut has moved some of them; the next run of the same batch deletes those

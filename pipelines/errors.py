@@ -1,6 +1,6 @@
 """How a pipeline fails: by a wrong call, or while it runs.
 
-Rule: the message is for the person who called; it says what, which, expected and got.
+Rule: the message is for the user; it says what, which, expected and got.
 """
 
 

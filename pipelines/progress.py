@@ -1,4 +1,4 @@
-"""Progress of the streaming queries of one run: lines for people, a file for scrapers, totals.
+"""Progress of the streaming queries of one run: lines of text, a file for scrapers, totals.
 
 Rule: numbers come from the progress that Spark reports for whole micro-batches, so what a cut batch
 counted is not in them. Must not know: what the queries compute.

@@ -143,7 +143,7 @@ def _run_streams(
 
 
 def _ends(options: StreamOptions) -> Offsets | None:
-    """Return the offsets at which a run has to end by itself; None: Spark knows.
+    """Return the offsets at which the run ends; None: Spark ends it.
 
     With `availableNow` Spark 4.0 runs one micro-batch of a Python source, whatever its limit, and
     none behind it that would close windows. So such a source runs without, until it is there.

@@ -35,7 +35,7 @@ class Summary:
         return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
-        """Return lines for people."""
+        """Return lines of text."""
         reached = ", ".join(
             f"{topic}-{partition}: {offset}"
             for topic, partitions in self.offsets.items()

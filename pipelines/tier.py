@@ -1,7 +1,7 @@
 """The flights in the tier: how they get there, and where a reader's entries come from.
 
 Rule: Kafka's own settings (KIP-405) move them, so any admin client can do the same; the numbers
-are the server's `topic_stats`. Must not know: what is in the records, or who reads them.
+are the server's `topic_stats`. Must not know: what is in the records, what reads them.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Records as expressions of people see them, and those that cannot be used.
+"""Records as users' expressions see them, and those that cannot be used.
 
 Rule: in expressions `key` and `value` are texts (UTF-8), all other columns are those of Spark's
 kafka source. A record is bad if its expression gives nothing; the reason says why.

@@ -2,8 +2,8 @@
 
 Rule: a server that takes a store over from another one opens it under a higher epoch. The store
 keeps the highest one, durable before a partition is opened under it, so epochs never fall, whatever
-opens it later. A server that nobody has ever taken over has epoch 0, and no row.
-Must not know: who takes over what, and when.
+opens it later. A store that was never taken over has epoch 0, and no row.
+Must not know: why and when servers take over.
 """
 
 from kledger.ledger import LedgerStore

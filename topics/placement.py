@@ -2,7 +2,7 @@
 
 Rule: the record of a topic names a broker for each partition, for as long as the partition lives.
 New partitions go to the brokers that lead the fewest of the topic, and then the fewest of all.
-A server that is alone leads everything, and its records name nobody.
+A single server leads everything, and its records name no broker.
 Must not know: addresses, how brokers agree on records.
 """
 

@@ -1,7 +1,7 @@
 """Load by Kafka consumer groups: read a topic with some members, commit what was read.
 
-Rule: members of one process; a place is committed behind every piece that was read, and the last
-commits are waited for, as acknowledgements are on the native side.
+Rule: members of one process; an offset is committed behind every chunk that was read, and the load
+waits for the last commits, as it waits for acknowledgements on the native side.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Progress:
             self.left -= count
 
     def seconds(self) -> float:
-        """Tell how long it is since the first records."""
+        """Return how long ago the first records came."""
         return time.perf_counter() - self._begun
 
 

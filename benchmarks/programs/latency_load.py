@@ -61,7 +61,7 @@ def main() -> None:
     producer.list_topics(arguments.topic, timeout=30)
     consumer.assign([TopicPartition(arguments.topic, 0, 0)])
     took: list[float] = []
-    # The first records wait until the consumer has found its place; they do not count.
+    # The first records wait until the consumer has its position; they do not count.
     for count in (_WARM_UP_RECORDS, arguments.records):
         taking = threading.Thread(target=receive, args=(consumer, count, took))
         taking.start()

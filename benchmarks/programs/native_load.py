@@ -105,7 +105,7 @@ async def acknowledge(consumer: Any, messages: list[Any], work: str) -> None:
 
 
 async def load(arguments: argparse.Namespace) -> dict[str, float]:
-    """Prepare the topic, do the work, tell what it took."""
+    """Prepare the topic, run the load, report its cost."""
     async with opened(arguments) as (client, arguments.bootstrap):
         if arguments.via == "embedded":
             await create(client, arguments)

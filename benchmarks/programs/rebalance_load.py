@@ -1,7 +1,7 @@
 """Load of rebalances: a classic group of bare sockets that one more member joins and leaves.
 
 Members ask for news at once instead of every three seconds, so that what is seen is the server: the
-time from the join, or the leave, until everybody has the assignment.
+time from the join, or the leave, until all members have the assignment.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Record batches as columns: numpy finds the fields of all records of a group at once.
 
-Rule: varints, times and the places of keys and values are computed for all records together, and
+Rule: varints, times and the offsets of keys and values are computed for all records together, and
 Arrow copies keys and values without a Python object for each. Records with headers take one step
 more each, if headers are wanted.
 Must not know: brokers, Spark, which batches a reader may see.

@@ -1,7 +1,8 @@
 """One transaction of a Kafka producer, which another process may end.
 
 Rule: records are written once however often a request is sent again, by sequence numbers; the
-transaction is ended by whoever has its handle, usually the driver, when all tasks are done.
+transaction can be ended with its handle in any process, usually the driver, when all tasks are
+done.
 Must not know: Spark, rows.
 """
 

@@ -1,6 +1,6 @@
-"""WorkerIdentity: what a server knows of the workers around it.
+"""WorkerIdentity: the place of a server among its workers: its broker id and the shared folder.
 
-Rule: plain data; it travels to the worker's process with its settings.
+Rule: plain data, sent to the worker's process with its settings.
 Must not know: processes, sockets.
 """
 

@@ -10,7 +10,7 @@
 | data folder        | `DIR/worker-K`                                                           |
 
 Rule: pure. A port belongs to one listener of one worker, also of two different hosts. Settings are
-named `section.field` here, since their classes bring the ledger along.
+named `section.field` here, since their classes would import the ledger.
 Must not know: files, sockets, processes.
 """
 

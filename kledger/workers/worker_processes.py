@@ -2,7 +2,7 @@
 
 Rule: it performs what `WorkersState` decides. Two pipes join it with each worker: at the end of the
 worker's standard output the worker has died, at the end of the worker's standard input the parent
-has. Workers have sessions of their own: Ctrl-C is for the parent, which ends them in order.
+has. Each worker is a session leader: Ctrl-C reaches only the parent, which stops them in order.
 Must not know: settings, addresses, what a worker serves.
 """
 

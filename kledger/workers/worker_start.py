@@ -7,7 +7,7 @@
 
 Rule: all processes of one parent get the settings that the parent has read, also those that are
 started hours after the file was changed. The pipe stays open as long as the parent lives:
-its end is seen whatever the parent dies of, also if that happens before the worker looks.
+a worker sees its end whatever ended the parent, also if that was before the worker's first read.
 Must not know: what settings mean.
 """
 

@@ -156,7 +156,7 @@ class DescribedSession(NamedTuple):
         broker: its process.
         epoch: in which it is or was the owner; 0: never.
         seq: the number of its last commit.
-        silent_ms: how long ago it was last seen alive, by the database's clock. For people alone.
+        silent_ms: how long ago it was last seen alive, by the database's clock. Only for display.
         group_count: how many groups it has committed that are not forgotten.
     """
 
@@ -287,7 +287,7 @@ class ClusterDatabase(Protocol):
 
         Raises:
             SessionFenced: the session is closed.
-            UnknownOutcome: calling again tells.
+            UnknownOutcome: call again to find out.
         """
         ...
 
@@ -305,7 +305,7 @@ class ClusterDatabase(Protocol):
             SessionFenced: the stream is closed.
             CommitsLost: the stream is open at a lower number than `seq` - 1.
             DatabaseUnavailable: the statement was not sent, or was refused.
-            UnknownOutcome: only `barrier` can tell.
+            UnknownOutcome: only `barrier` settles it.
         """
         ...
 
@@ -338,7 +338,7 @@ class ClusterDatabase(Protocol):
             Whether this call closed it.
 
         Raises:
-            UnknownOutcome: `observe` tells.
+            UnknownOutcome: call `observe` to find out.
         """
         ...
 

@@ -92,7 +92,7 @@ class NodesDatabase(Protocol):
             Whether they see it; False: a live process with another incarnation has this id.
 
         Raises:
-            UnknownOutcome: they may see it; calling again tells.
+            UnknownOutcome: they may see it; call again to find out.
         """
         ...
 

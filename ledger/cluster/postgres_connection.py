@@ -70,7 +70,7 @@ class PostgresConnection:
         self.supervisor = supervisor
         # Temporary tables, of which there are none, come last; by default they would come first.
         self._settings = SERVER_SETTINGS | {"search_path": f"{schema}, pg_temp"}
-        self._patience_ms = timeout_ms
+        self._timeout_ms = timeout_ms
         self._url = url
         self._timers = Timers(SystemClock(), supervisor)
         self._lock = asyncio.Lock()
@@ -109,8 +109,8 @@ class PostgresConnection:
         async with self._lock:
             connection = await self._connected()
             self._has_warned = False
-            patience = self._timers.call_after(
-                self._patience_ms if timeout_ms is None else timeout_ms, connection.terminate
+            timer = self._timers.call_after(
+                self._timeout_ms if timeout_ms is None else timeout_ms, connection.terminate
             )
             try:
                 result = await work(connection)
@@ -125,7 +125,7 @@ class PostgresConnection:
                 self.drop()
                 raise
             finally:
-                patience.cancel()
+                timer.cancel()
             if self._has_warned:
                 self.drop()
                 raise UnknownOutcome("the database warned that the commit may not be replicated")

@@ -55,7 +55,7 @@ FORGOTTEN_PER_COMMIT = 1_000
 DELETIONS_PER_STEP = 100
 DELETIONS_WAITING_MAX = 100_000
 """Objects that wait to be deleted while the store refuses that; a key takes about 150 bytes. More
-are left to the search of the next owner, to whom they are objects that no group names."""
+are left to the next owner, which finds them as objects that no group names."""
 
 
 class Upkeep:

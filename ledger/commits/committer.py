@@ -378,7 +378,7 @@ class Committer:
 
     @property
     def _is_idle(self) -> bool:
-        """Whether no group is being committed, or will be by itself."""
+        """Whether no group is being committed, and none is scheduled."""
         return self._batch_in_flight is None and not self.is_commit_scheduled
 
     def _maybe_drained(self) -> None:

@@ -1,9 +1,9 @@
 """Compacted source: reads a log whose beginning is read from its compacted ledger. A shell.
 
 Rule: a read returns entries of the compacted ledger or of the log, never of both. Entries have the
-positions that they were appended at. A compaction may complete while a read runs: what was read of
-the compacted ledger before it is as good as what is there now, but what was read of the log is not
-if the compacted ledger stands for it now, because ledgers that were removed would be missing.
+positions that they were appended at. If a compaction completes while a read runs, entries from the
+former compacted ledger are still valid. Entries from the part of the log that is now compacted are
+not, because removed ledgers would be missing among them.
 Must not know: acknowledgements, consumers, what is kept.
 """
 

@@ -3,7 +3,7 @@
 Rule: names and labels are Pulsar's. A managed ledger whose name has slashes is a topic in a
 namespace, any other one a topic of the default namespace. All of it is shown while the cursor is
 open; a counter continues when the cursor is opened again.
-Must not know: how metrics are shown. For operators: README.md, "Monitor it".
+Must not know: how metrics are shown. For operators: docs/OPERATIONS.md.
 """
 
 from collections.abc import Callable

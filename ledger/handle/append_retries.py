@@ -1,8 +1,8 @@
 """Append retries: an append is repeated when its group was not written.
 
 Rule: appends of one handle that failed together are retried together, in their order, before any
-new append. A full storage is not retried, as it does not recover by itself. If a fault has closed
-the handle, a retry fails: every caller gets a position or an error.
+new append. An append is not retried when the disk is full, as waiting does not help. If a fault
+closed the handle, a retry fails: every caller gets a position or an error.
 Must not know: groups, ledgers. Theory: Pulsar re-sends unacknowledged adds after a failed write.
 """
 

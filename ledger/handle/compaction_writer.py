@@ -1,4 +1,4 @@
-"""Compaction writer: writes the ledger that is to stand for the beginning of a managed ledger.
+"""Compaction writer: writes a compacted ledger, which will replace the beginning of a log.
 
 Rule: nothing of it is visible before `complete`, and then all of it is, in one group with the
 cursor of the compaction, the rows of the caller and the removal of the ledger that it replaces. The

@@ -172,7 +172,7 @@ class CopyDeletions:
         return rows
 
     async def _work_off(self, key: bytes, row: bytes, failed: set[str]) -> list[int]:
-        """Work off one row; return the time until it has to be looked at again, if any.
+        """Delete the copy that one row names; return the time until the next attempt, if any.
 
         Args:
             key: of the row.

@@ -65,7 +65,7 @@ class ObjectStoreTiers:
         """Check a URL and the options without loading the library.
 
         Raises:
-            InvalidArgument: as `from_url`, as far as it can be known.
+            InvalidArgument: as `from_url`, for errors that show without a request.
         """
         checked_options(url, self._options)
 

@@ -391,7 +391,7 @@ class Client:
             name: `orders`, `tenant/namespace/orders`, or the same after `persistent://`.
             channel_count: how many partitions; None: as many as it has, 17 for a new one.
             retain_values: committed elements stay, and new groups begin at the head.
-            element_expiry_ms: age at which an element is removed, whoever has committed it.
+            element_expiry_ms: age at which an element is removed, committed or not.
             subscriber_timeout_ms: silence after which a subscriber of a group loses its channels,
                 at least 1,000; 0 or less: never.
             page_bytes: how much a subscriber fetches in one call, but for one larger batch.

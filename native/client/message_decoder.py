@@ -1,8 +1,8 @@
 """MessageDecoder: decodes deliveries, short ones on the event loop, long ones in a thread.
 
 Rule: batches of Kafka clients and of native clients are decoded alike. Work on the event loop is
-limited before it begins and charged to the tick; a batch that turns out to be long is decoded anew
-in the thread. There it is checked as a whole first, so damage is found before any message is
+limited before it begins and charged to the tick; a batch that proves to be long is decoded again in
+the thread. There it is checked as a whole first, so damage is found before any message is
 delivered, and then decoded part by part, so that its messages never exist all at once.
 Must not know: queues, consumers.
 """

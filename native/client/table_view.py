@@ -206,7 +206,7 @@ class TableView(ClosesOnExit):
         """Return when the view is closed.
 
         Raises:
-            KledgerError: it has ended by itself, as with TopicNotFound when its topic was deleted.
+            KledgerError: an error has ended it, such as TopicNotFound when its topic was deleted.
         """
         while not self._closing.has_begun and self._failure is None:
             await self._ended.wait()

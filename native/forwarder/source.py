@@ -182,7 +182,7 @@ class LinkSource:
     async def _leave(self) -> None:
         link, self._link = self._link, None
         if link is not None:
-            with suppress(KledgerError):  # it may have ended by itself
+            with suppress(KledgerError):  # it may have ended already
                 await link.close()
 
 

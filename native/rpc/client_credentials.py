@@ -1,8 +1,8 @@
-"""ClientCredentials: how a native client proves to a server who it is.
+"""ClientCredentials: the login of a native client.
 
 Rule: an access token, or user and password, go into a header of every call; a certificate into the
 handshake of TLS. None of them is in the text of an object or an error.
-Must not know: where a program has them from.
+Must not know: where a program gets them from.
 """
 
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""Combined answers: what several brokers say of one topic or subscription, as one would say it.
+"""Combined answers: combines the answers of several brokers about one topic or subscription.
 
 Rule: each broker answers for the partitions that it leads, in their order. A subscription exists if
 one broker has it: the partitions of another may be younger. A combination takes the name of the

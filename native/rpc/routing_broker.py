@@ -2,10 +2,10 @@
 
 Rule: a call of one partition goes to its leader, a call of a topic to all leaders of the topic, and
 their answers are combined, a call of a named topic to the leader of its channels, and every other
-call to the broker that the client is connected to. A look-up says who leads; it is repeated when a
-broker answers that it does not lead, or cannot be reached. A broker that cannot be reached is like
-a lost connection to a server that is alone. A change of what brokers share ends when all that are
-connected have applied it.
+call to the broker that the client is connected to. A lookup returns the leaders; it is repeated
+when a broker is not the leader or cannot be reached. An unreachable broker is like a lost
+connection to a single server. A change of shared state ends when all connected brokers have applied
+it.
 Must not know: how answers are combined, how a call is sent.
 """
 
@@ -261,7 +261,7 @@ class RoutingBroker:
         return list((await _ask_all(clients, ask)).values())
 
     async def _reachable(self, info: TopicInfo, partition: int | None = None) -> TopicInfo:
-        """Return a look-up whose leaders are connected, of a partition or of all.
+        """Return a lookup whose leaders are connected, of a partition or of all.
 
         Raises:
             Unavailable: one was not reached within the operation timeout.

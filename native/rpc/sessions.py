@@ -1,4 +1,4 @@
-"""Sessions: how the listener for native clients asks whose call it serves.
+"""Sessions: how the listener for native clients finds the user of a call.
 
 Rule: every call and stream has a session, with the broker as its client may use it. A session that
 cannot be opened is NotAllowed. Credentials are in the call's metadata or in the connection's
@@ -66,7 +66,7 @@ class SessionSource(Protocol):
         """Return the session of a call.
 
         Raises:
-            NotAllowed: the client is not who it claims to be.
+            NotAllowed: the login is wrong.
         """
         ...
 

@@ -1,8 +1,8 @@
 """TLS of the native protocol: the credentials of gRPC on both sides.
 
-Rule: a server asks for its keys with every handshake, so that files which changed count for new
-connections; what does not work leaves those before it. TLS 1.2 and 1.3, as gRPC has them. A client
-trusts the authorities that it names, or those of its machine.
+Rule: a server loads its keys at every handshake, so that new connections get changed files; if
+these are invalid, the former keys stay. TLS 1.2 and 1.3, as gRPC has them. A client trusts the
+authorities that it names, or those of its machine.
 Must not know: settings, where keys come from.
 """
 

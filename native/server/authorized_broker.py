@@ -1,10 +1,10 @@
 """AuthorizedBroker: a broker as one remote client may use it.
 
-Rule: every call asks for its rights before it does anything, by the same authorizer and names as
+Rule: every call checks its rights before it does anything, by the same authorizer and names as
 the Kafka façade: a topic is a Topic, a subscription and a subscriber group a Group, namespaces and
 the metrics of Kafka clients are the Cluster. Listings leave out what the client may not describe. A
 refusal is NotAllowed, and does not say whether the thing exists. A link whose right is taken away
-ends in the step in which the rule holds; a call that waits asks again before it answers.
+ends in the step in which the rule holds; a call that waited checks again before it answers.
 Must not know: how the client logged in, gRPC.
 """
 
@@ -119,7 +119,7 @@ class AuthorizedBroker:
             name = right.resource_name(arguments)
             is_group = right.resource_type is ResourceType.GROUP
             if is_group and (not name or name.startswith(ANONYMOUS_PREFIX)):
-                continue  # An anonymous subscriber's own; who may read the topic may have one.
+                continue  # an anonymous subscriber's group needs only the right to read the topic
             self._rights.demand(right.operation, right.resource_type, name)
 
     # Topics

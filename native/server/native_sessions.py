@@ -1,9 +1,9 @@
 """NativeSessions: the logins of remote native clients, and the broker that each of them gets.
 
-Rule: a client is who its header or its certificate says, the header first; without both it is
-ANONYMOUS. With an authorizer every call is asked for rights; without one every client may do
-everything, as on the Kafka listeners. When a login expires, its streams end. What a stream carries
-counts against the quotas of its user, with an empty client id.
+Rule: the user of a client is that of its header, else that of its certificate, else ANONYMOUS. With
+an authorizer every call checks its rights; without one every client may do everything, as on the
+Kafka listeners. When a login expires, its streams end. The bytes of a stream count against the
+quotas of its user, with an empty client id.
 Must not know: gRPC, how passwords and tokens are checked.
 """
 
@@ -40,7 +40,7 @@ class HeaderLogins(Protocol):
     """Checks the header of a call."""
 
     async def login(self, header: str, address: str) -> Authenticated:
-        """Return whom it stands for. Raises AuthenticationFailed."""
+        """Return the principal of a login. Raises AuthenticationFailed."""
         ...
 
 

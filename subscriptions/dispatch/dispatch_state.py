@@ -3,7 +3,7 @@
 Rule: a state takes events, and returns plain values: what should be read, and which consumer gets
 which records of it. It reads nothing itself.
 Must not know: cursors, clocks, how anything is delivered. Theory: docs/ARCHITECTURE.md,
-"Dispatchers".
+"Subscriptions and dispatch".
 """
 
 from abc import ABC, abstractmethod

@@ -464,7 +464,7 @@ class Dispatcher:
         return self._revision.is_running or self._state.is_rewind_due
 
     def _dispatch_buffered(self) -> None:
-        """Deliver the entries that are ready, as far as consumers have room."""
+        """Deliver the entries that are ready, up to the limits of the consumers."""
         ready, revision = self._buffer.ready, self._buffer.revision
         if self._revision.is_outdated(revision):
             self._rewind_cursor()

@@ -5,7 +5,7 @@ count neither as permits nor as backlog, and the last of the others acknowledges
 records that remove their key (no value, or an empty one), as long as this dispatcher cannot have
 delivered an older value of it: a compacted ledger has one record of a key, so it is as long as the
 same one is read that was there when the position was set.
-Must not know: consumers, who reads.
+Must not know: consumers, readers.
 """
 
 from collections.abc import Callable, Coroutine, Sequence

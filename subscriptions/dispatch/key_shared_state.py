@@ -146,7 +146,7 @@ class KeySharedState(MultipleConsumersState):
         )
 
     def positions_to_replay(self) -> list[Position]:
-        """Return the first entries of the ready key hashes, as far as their owners have room."""
+        """Return the first entries of the ready key hashes, up to the limits of their owners."""
         chosen: set[Position] = set()
         if self._ready and not self._is_blocked:
             left = self._unacked.left

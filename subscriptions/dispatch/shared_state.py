@@ -61,7 +61,7 @@ class SharedState(MultipleConsumersState):
         return bool(self._queue)
 
     def positions_to_replay(self) -> list[Position]:
-        """Return the first entries of the queue, as far as there is room."""
+        """Return the first entries of the queue, up to the limit."""
         if not self._queue:
             return []
         room = sum(each.room for each in self._with_room())

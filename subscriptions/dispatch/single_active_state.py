@@ -99,7 +99,7 @@ class SingleActiveState(DispatchState):
     def dispatch(
         self, entries: Sequence[Entry], remaining: Mapping[Position, int], now_ms: int
     ) -> tuple[DeliveriesByConsumer, int]:
-        """Deliver entries to the active consumer, as far as its permits go."""
+        """Deliver entries to the active consumer, up to its permits."""
         if self._active is None or self._is_rewind_due:
             return {}, 0
         consumer = self.consumers[self._active]

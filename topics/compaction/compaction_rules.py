@@ -56,8 +56,8 @@ class BatchOutcome(IntEnum):
     """What becomes of a batch.
 
     UNCHANGED: it stays as it is.
-    REBUILT: other bytes take its place, with the same offsets.
-    DROPPED: nothing takes its place.
+    REBUILT: replaced by other bytes with the same offsets.
+    DROPPED: not replaced.
     """
 
     UNCHANGED = 0

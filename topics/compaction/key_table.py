@@ -96,7 +96,7 @@ class KeyTable:
         self._divisions = []
 
     def _keep_newest(self) -> None:
-        """Let the newest records of the table count as not superseded, as far as it knows."""
+        """Let the newest records in the table count as not superseded."""
         self._superseded.difference_update(BitMap(array("I", self._newest.numbers.values())))
 
     def _spill(self) -> None:

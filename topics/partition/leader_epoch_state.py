@@ -6,7 +6,7 @@ next one begins at the same offset. A log of which nothing is known was written 
 so was what lies before the first epoch that is known. Batches carry their epoch, so the history can
 be made again from the log.
 Source: Kafka's LeaderEpochFileCache (KIP-101, KIP-320).
-Must not know: who leads, where it is stored.
+Must not know: the leader, where it is stored.
 """
 
 from bisect import bisect_right

@@ -71,12 +71,12 @@ def listed(ledgers: Sequence[LedgerInfo], location: Mapping[str, str]) -> list[L
 
 
 def _place(location: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return what tells two folders apart: the endpoint of a URL may have got another name."""
+    """Return what identifies a folder, without the endpoint of its URL, which may be renamed."""
     return location.get("url"), location.get("folder")
 
 
 def fingerprint(ledgers: Sequence[LedgerInfo]) -> int:
-    """Return a number that tells the manifests of different ledgers and copies apart."""
+    """Return a number that differs between manifests of different ledgers and copies."""
     crc = 0
     for info in ledgers:
         assert info.offload is not None, f"ledger {info.ledger_id} is not offloaded"

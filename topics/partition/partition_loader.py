@@ -175,7 +175,7 @@ class _PartitionLoader:
         self.trimmer: LogTrimmer
 
     def load_rows(self) -> None:
-        """Read the rows, as far as the log confirms them."""
+        """Read the rows that the log confirms."""
         checkpoint = self._load_checkpoint()
         log_start_row = self.store.get_row(self.keys.log_start)
         log_start = 0

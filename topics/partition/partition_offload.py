@@ -123,7 +123,7 @@ class PartitionOffload:
 
         Args:
             until: None: all closed ones.
-            stable_end: tells up to where all transactions have ended.
+            stable_end: returns the offset before which all transactions have ended.
 
         Raises:
             NoTier: the server has none.

@@ -353,7 +353,7 @@ class LogIndex:
             self._write_waiting(wait=True)  # groups added during the sync may go on waiting
 
     def _write_waiting(self, *, wait: bool) -> bool:
-        """Write waiting groups as far as allowed; return whether none is left.
+        """Write the waiting groups that may be written; return whether none is left.
 
         Without `wait` RocksDB may refuse a batch for lack of room.
         """

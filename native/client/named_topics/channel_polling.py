@@ -1,6 +1,6 @@
 """ChannelPolling: the task of a subscriber that polls the server ahead of its receives.
 
-Rule: one poll is under way, within a limit of bytes; what makes it outdated cancels it. A poll is
+Rule: one poll is in flight, within a limit of bytes; what makes it outdated cancels it. A poll is
 a heartbeat only if the application has received since the last one. A subscriber that is
 disconnected joins again when a receive waits.
 Must not know: what an application does with elements, seeks and commits.
@@ -76,7 +76,7 @@ class ChannelPolling:
         self._received_ms = services.clock.monotonic_ms()
         """When the application has received last."""
         self._reported_ms = self._received_ms
-        """The same as far as the server knows."""
+        """The same, as the server last got it."""
         self._under_way: _PollUnderWay | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -193,7 +193,7 @@ class ChannelPolling:
 
     @property
     def _needs_heartbeat(self) -> bool:
-        """Whether the server should hear now that the application receives."""
+        """Whether the next request must report that the application receives."""
         timeout_ms = self._topic.options.subscriber_timeout_ms
         unreported_ms = self._received_ms - self._reported_ms
         return bool(self._options.group) and 0 < timeout_ms <= 4 * unreported_ms

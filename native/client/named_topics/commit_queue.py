@@ -1,7 +1,7 @@
 """CommitQueue: sends the commits of a subscriber, those that come together in one call.
 
-Rule: commits are decided in the order in which they were made. One call is under way; what comes
-meanwhile is in the next. The result of a commit is known when it is durable.
+Rule: commits are decided in the order in which they were made. One call is in flight; later commits
+are in the next one. The result of a commit is known when it is durable.
 Must not know: how a call is sent, what a commit means.
 """
 

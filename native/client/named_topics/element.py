@@ -93,7 +93,7 @@ class Element:
 
     @property
     def position(self) -> ChannelPosition:
-        """Its place in the channel; made when asked for, as few elements need it."""
+        """Its position in the channel; made when requested, as few elements need it."""
         return ChannelPosition(self.channel, self.offset)
 
     def __repr__(self) -> str:

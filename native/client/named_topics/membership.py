@@ -2,7 +2,7 @@
 
 Rule: a subscriber that is disconnected, by a timeout, a lost connection or the application, loses
 its channels, and joins again with the id that it had; one that is being closed does not. Listeners
-hear of what was lost before they hear of what is owned.
+are called about lost channels before they are called about owned ones.
 Must not know: elements, requests.
 """
 
@@ -33,7 +33,7 @@ class Membership:
     Attributes:
         id: of the subscriber in its group; 0: it has never joined.
         group: its name, the generated one of an anonymous subscriber.
-        is_connected: whether it is in the group, as far as it knows.
+        is_connected: whether it is in the group, by the server's last answer.
         is_left: the application has disconnected it, and not received since.
         failure: why it can never join again.
         filter, converter: its own, or those of the group.
@@ -134,7 +134,7 @@ class Membership:
                 await self.leave()
 
     async def leave(self) -> None:
-        """Tell the server that the subscriber goes; without an answer it times out."""
+        """Leave the group; if the request fails, the server's timeout ends the membership."""
         with suppress(KledgerError):
             await self._services.broker.leave_subscriber(self._topic.name, self.group, self.id)
 

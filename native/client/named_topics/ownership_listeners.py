@@ -1,4 +1,4 @@
-"""OwnershipListeners: tell an application which channels its subscriber owns.
+"""OwnershipListeners: notify an application of the channels that its subscriber owns.
 
 Rule: `on_revoked` or `on_lost` comes before the `on_assigned` of the same change, which gets the
 complete set. Calls come one after the other, in the order of the changes; what a listener raises is

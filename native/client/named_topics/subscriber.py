@@ -247,7 +247,7 @@ class Subscriber(ClosesOnExit):
         return True
 
     async def heartbeat(self) -> None:
-        """Tell the server that the application is alive, though it does not receive now.
+        """Send a heartbeat for an application that does not receive at the moment.
 
         Raises:
             IllegalState: the subscriber is closed.

@@ -2,7 +2,7 @@
 
 Rule: an element is handed out only while its channel is owned by the ownership that it was fetched
 in; what a subscriber has pre-fetched of a channel that it lost, or repositioned, is dropped. Every
-change that makes answers under way worthless begins another generation of the channel. Elements
+change that invalidates responses in flight begins another generation of the channel. Elements
 are taken from one channel after the other, and fetched from the one that was answered longest ago,
 so that none starves.
 Must not know: the server, requests, futures.
