@@ -8,63 +8,60 @@ from __future__ import annotations
 from benchmarks.cases import FSYNC, NAMED, NAMED_REMOTE, OS, SPARK_SOURCE
 
 _SYNC = (
-    "A sync costs the kernel about 0.1 ms of CPU, whatever its size, and as much again in switches"
-    " between threads. A client with five batches of 64 KiB in flight leaves little more than one"
-    " batch to a sync, so this is paid a dozen times a MB; what was tried against it stands in"
-    " decision 0002"
+    "A sync costs the kernel about 0.1 ms of CPU, whatever its size, and as much again for"
+    " switching between threads. With five batches of 64 KiB in flight a sync covers little more"
+    " than one batch, so there are a dozen syncs for each MB; decision 0002 lists what was tried"
+    " against it"
 )
 _BEHIND = (
-    "What has left the 64 MiB cache is copied from the page cache into memory again and its"
-    " checksums are computed; Apache Kafka hands the page cache to the socket with sendfile."
-    " Decision 0048 says what each part costs"
+    "Records that are no longer in the 64 MiB cache are copied from the page cache into memory,"
+    " and their checksums are verified; Apache Kafka passes the page cache to the socket with"
+    " sendfile. Decision 0048 lists the cost of each part"
 )
 _WAKE = (
-    "At one batch for each wake-up of the loop, its fixed steps are not shared by anyone; the"
-    " profile below is flat behind sockets and the write"
+    "With one batch for each iteration of the event loop, the fixed costs of an iteration are not"
+    " shared; in the profile below no other function stands out behind sockets and the write"
 )
 
-_SPREAD = (
-    "The difference is of the size that the machine makes of either from round to round: compare"
-    " the ranges below"
-)
+_SPREAD = "The difference is within the variation between rounds: compare the ranges below"
 _IMPORTS = (
-    "Nearly all of it is the import of some 370 modules; a third of that time goes to the gateway,"
-    " whose coordinators load what they keep before the first request"
+    "Nearly all of it is the import of some 370 modules, a third of it in the gateway, whose"
+    " coordinators load their stored state before the first request"
 )
 
 _ARENAS = (
-    "The objects of closed partitions are freed, but CPython gives an arena of 1 MiB back only when"
-    " it is empty, and single objects that live on, each made at some time of the burst, keep some"
-    " 30 of them. What is free there is used by whatever comes next"
+    "The objects of closed partitions are freed, but CPython returns an arena of 1 MiB only when"
+    " it is empty, and single live objects keep some 30 of them. New objects use the free memory"
+    " in these"
 )
 
 _PRIORITY = (
-    "The process that compacts has a lower priority than everything else, so on a machine that is"
-    " busy with other things it waits for them, and Apache Kafka's cleaner does not. Alone it needs"
-    " up to 1.7 times the CPU: every record is looked at twice, in Python, and every byte is copied"
-    " to that process and back"
+    "The compacting process has a lower priority than everything else, so on a busy machine it"
+    " waits, and Apache Kafka's cleaner does not. Without other load it needs up to 1.7 times the"
+    " CPU: every record is read twice, in Python, and every byte is copied to that process and"
+    " back"
 )
 _BESIDE = (
-    "What the event loop does for a compaction comes in steps of 0.1 to 0.3 ms (decision 0024)."
-    " Above that it is a machine of two cores, on which the server, the load and the process that"
-    " compacts run at the same time, and the disk: compare the p99 before and the p50"
+    "The event loop works for a compaction in steps of 0.1 to 0.3 ms (decision 0024). The rest is"
+    " due to a machine of two cores on which the server, the load and the compacting process run"
+    " at the same time, and to the disk: compare the p99 before and the p50"
 )
 _PUBLISH = (
-    "A publish is a send that is also counted for flow control and for flush, chooses its channel,"
-    " and returns a channel and a position instead of the id"
+    "A publish is a send that also counts for flow control and flush, chooses its channel, and"
+    " returns a channel and a position instead of the id"
 )
 _ELEMENTS = (
-    "A subscriber decodes what it has fetched at once, and makes an element of each message; a"
-    " consumer decodes a batch when it is received, and hands out the decoded messages themselves"
+    "A subscriber decodes fetched batches at once, and makes an element of each message; a"
+    " consumer decodes a batch when it is received, and returns the decoded messages themselves"
 )
 _COMMITS = (
-    "Each commit is decided for itself, from an offset and what was read, and has a result; the"
+    "Each commit is decided separately, from an offset and what was read, and has a result; the"
     " acknowledgements of one batch become one, with a bit for each record"
 )
 _SPARK = (
-    "Spark asks for both ends of a partition after every poll of 500 records, which is six requests"
-    " for each MB of 1 KB, and waits for each answer; they are about a third of the server's CPU"
-    " (decision 0048)"
+    "Spark requests both ends of a partition after every poll of 500 records, which is six"
+    " requests for each MB of 1 KB, and waits for each response; they are about a third of the"
+    " server's CPU (decision 0048)"
 )
 
 REMARKS: dict[tuple[str, str, str], str] = {
