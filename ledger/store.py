@@ -8,7 +8,7 @@ Must not know: what entries and the user's rows mean.
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +56,8 @@ from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 
 logger = logging.getLogger(__name__)
+
+TIER_CALL_TIMEOUT_MS = 60_000
 
 _stores: WeakValueDictionary[int, "LedgerStore"] = WeakValueDictionary()
 """The store on top of each engine in use, by the engine's identity."""
@@ -382,6 +384,21 @@ class LedgerStore:
         self._check_usable()
         return await self._services.pool.run(call, *arguments)
 
+    async def call_tier(self, work: Callable[[], Awaitable[Result]], what: str) -> Result:
+        """Make a small call of a tier, which has `TIER_CALL_TIMEOUT_MS`.
+
+        Args:
+            work: makes it.
+            what: it is, for errors.
+
+        Raises:
+            TierUnavailable: the tier did not answer in time, or not as it should.
+            Fenced, AlreadyClosed: the store has stopped.
+            LedgerError: of the call.
+        """
+        self._check_usable()
+        return await self._services.tier.calls.call(work, what, timeout_ms=TIER_CALL_TIMEOUT_MS)
+
     # State and back-pressure
 
     @property
@@ -495,7 +512,7 @@ class LedgerStore:
         self, pool: BlockingRunner, timers: Timers, supervisor: Supervisor
     ) -> TierServices:
         tiers = Tiers(self._offloaders)
-        calls = TierCalls(timers, supervisor)
+        calls = TierCalls(self.clock, timers, supervisor)
         return TierServices(
             tiers=tiers,
             calls=calls,

@@ -152,7 +152,10 @@ class DeletedTopics:
                     f"manifest of {record.name}-{index}: expected offload.url, got none"
                 )
             folder = self._tier.below(tier_folder(record.name, record.topic_id, index))
-            await folder.delete_whole(manifest.NAME)
+            await self._store.call_tier(
+                partial(folder.delete_whole, manifest.NAME),
+                f"deleting the manifest of {record.name}-{index}",
+            )
             await self._store.put_rows([(PartitionKeys(record.topic_id, index).manifest, None)])
 
     def _with_manifest(self, record: TopicRecord) -> list[int]:

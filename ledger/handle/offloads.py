@@ -51,6 +51,9 @@ from kledger.runtime.containment import NamedUnit
 COMPLETE_TRIES = 3
 """How often the completion of an attempt is written at most."""
 COMPLETE_RETRY_MS = 100
+COPY_IDLE_MS = 300_000
+"""How long a tier that copies a ledger may ask for no entries: more than an object store needs for
+all parts that are on their way, repeated."""
 
 
 class Offloads:
@@ -223,7 +226,9 @@ class Offloads:
             source = _PrimarySource(self._services, self._state, change.put[0])
             work = partial(driver.offload, source, attempt.attempt, attempt.location)
             copying = tier.calls.start(work, what)
-            await tier.calls.result_of(copying, what)
+            await tier.calls.result_of(
+                copying, what, timeout_ms=COPY_IDLE_MS, last_active_ms=source.last_active_ms
+            )
         except BaseException as error:
             self._attempt_ends(attempt.attempt, copying)
             if isinstance(error, LedgerError) and not self._state.has_ledger(ledger_id):
@@ -274,9 +279,16 @@ class _PrimarySource:
         self.size = record.size
         self._services = services
         self._state = state
+        self._reads = 0
+        self._last_read_ms = services.clock.monotonic_ms()
+
+    def last_active_ms(self) -> int:
+        """Return when the last read ended; now while one runs, as the tier waits for that."""
+        return self._services.clock.monotonic_ms() if self._reads else self._last_read_ms
 
     async def read(self, first: int, *, bytes_max: int) -> Sequence[Buffer]:
         """See `OffloadSource`; a thread reads, as the event loop has others to serve."""
+        self._reads += 1
         try:
             return await self._services.cold_reads.read(
                 self.ledger_id,
@@ -292,3 +304,6 @@ class _PrimarySource:
                     error, f"offloading ledger {self.ledger_id}, entry {first}"
                 )
             raise
+        finally:
+            self._reads -= 1
+            self._last_read_ms = self._services.clock.monotonic_ms()

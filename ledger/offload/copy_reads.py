@@ -11,6 +11,7 @@ Must not know: managed ledgers, which copy is read.
 | `offload_read_bytes_max`  | further reads wait                                |
 | `READS_WAITING_MAX`       | further reads get TooManyRequests                 |
 | `offload_read_timeout_ms` | the read gets TierUnavailable, waiting included   |
+| `CLOSE_TIMEOUT_MS`        | the release of a copy is given up                 |
 """
 
 import asyncio
@@ -31,6 +32,7 @@ COPIES_OPEN_MAX = 64
 READS_MAX = 16
 READS_WAITING_MAX = 1_000
 READ_TIMEOUT_MS = 20_000
+CLOSE_TIMEOUT_MS = 60_000
 READ_BYTES_MAX = 64 << 20
 READ_BYTES_MIN = 1 << 20
 """What a read counts at least, since a tier reads whole blocks."""
@@ -122,18 +124,31 @@ class CopyReads:
         end: int,
         bytes_max: int,
     ) -> Sequence[Buffer]:
+        """Read when there is room; the tier is called in a task of its own.
+
+        So a call that goes on after its cancellation keeps nothing that other reads wait for.
+        """
         size = max(bytes_max, READ_BYTES_MIN)
         async with self._slots:
             await self._limiter.enter(size)
             try:
                 opened = self._open.get(copy.attempt)
                 if opened is None:
-                    ledger = await offloader.open(ledger_id, copy.attempt, copy.location)
+                    ledger = await self._calls.call(
+                        partial(offloader.open, ledger_id, copy.attempt, copy.location),
+                        f"opening a copy of ledger {ledger_id}",
+                        timeout_ms=None,
+                        release_late=self._close,
+                    )
                     opened = self._remember(copy.attempt, _OpenCopy(ledger))
                 self._open.move_to_end(copy.attempt)
                 opened.reads += 1
                 try:
-                    return await opened.ledger.read(first, end=end, bytes_max=bytes_max)
+                    return await self._calls.call(
+                        partial(opened.ledger.read, first, end=end, bytes_max=bytes_max),
+                        f"reading a copy of ledger {ledger_id}",
+                        timeout_ms=None,
+                    )
                 finally:
                     opened.reads -= 1
                     self._close_if_unused(opened)
@@ -153,4 +168,7 @@ class CopyReads:
 
     def _close_if_unused(self, opened: _OpenCopy) -> None:
         if opened.is_forgotten and not opened.reads:
-            self._calls.start(opened.ledger.close, "closing a copy")
+            self._close(opened.ledger)
+
+    def _close(self, ledger: TieredLedger) -> None:
+        self._calls.start_unattended(ledger.close, "closing a copy", timeout_ms=CLOSE_TIMEOUT_MS)

@@ -17,7 +17,7 @@ from kledger.ledger.engine.base import Buffer
 from kledger.ledger.errors import Corrupt, InvalidArgument, NonRecoverable, TierUnavailable
 from kledger.ledger.offload.offloader import LedgerOffloader, OffloadSource
 
-TierCall: TypeAlias = Literal["offload", "open", "read", "delete"]
+TierCall: TypeAlias = Literal["offload", "open", "read", "close", "delete"]
 Fault: TypeAlias = Callable[[], Awaitable[None]]
 PIECE_BYTES = 1 << 10
 """Bytes that `offload` reads at once: several pieces for most ledgers of a test."""
@@ -26,10 +26,11 @@ PIECE_BYTES = 1 << 10
 class TierHold:
     """One call, held until the test releases it or lets it fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_stubborn: bool = False) -> None:
         self._reached = asyncio.Event()
         self._released = asyncio.Event()
         self._error: Exception | None = None
+        self._is_stubborn = is_stubborn
 
     async def reached(self) -> None:
         """Wait until the call is held."""
@@ -47,7 +48,12 @@ class TierHold:
     async def pass_through(self) -> None:
         """Hold the call."""
         self._reached.set()
-        await self._released.wait()
+        while not self._released.is_set():
+            try:
+                await self._released.wait()
+            except asyncio.CancelledError:
+                if not self._is_stubborn:
+                    raise
         if self._error is not None:
             raise self._error
 
@@ -59,6 +65,7 @@ class MemoryTier:
         copies: entries by ledger id and attempt, whole or not.
         calls: begun so far, by their kind.
         is_down: whether every call fails.
+        open_count: opened copies that were not closed.
     """
 
     def __init__(self, name: str = "memory", location: Mapping[str, str] | None = None) -> None:
@@ -67,6 +74,7 @@ class MemoryTier:
         self.copies: dict[tuple[int, UUID], list[bytes]] = {}
         self.calls: Counter[TierCall] = Counter()
         self.is_down = False
+        self.open_count = 0
         self._whole: set[tuple[int, UUID]] = set()
         self._before: defaultdict[TierCall, deque[Fault]] = defaultdict(deque)
         self._after: defaultdict[TierCall, deque[Fault]] = defaultdict(deque)
@@ -86,9 +94,14 @@ class MemoryTier:
         """Let the next call do its work and fail then."""
         self._after[call].append(_raiser(error))
 
-    def hold_next(self, call: TierCall) -> TierHold:
-        """Hold the next call before it does anything; `offload`, after its first piece."""
-        hold = TierHold()
+    def hold_next(self, call: TierCall, *, is_stubborn: bool = False) -> TierHold:
+        """Hold the next call before it does anything; `offload`, after its first piece.
+
+        Args:
+            call: its kind.
+            is_stubborn: whether it goes on after a cancellation, as code of others may.
+        """
+        hold = TierHold(is_stubborn=is_stubborn)
         self._before[call].append(hold.pass_through)
         return hold
 
@@ -121,7 +134,8 @@ class MemoryTier:
             raise Corrupt(f"the copy of ledger {ledger_id}, attempt {attempt}, is not whole")
         await self._end("open")
         key = ledger_id, attempt
-        return MemoryCopy(len(self.copies[key]), partial(self._read, key))
+        self.open_count += 1
+        return MemoryCopy(len(self.copies[key]), partial(self._read, key), self._close)
 
     async def delete(self, ledger_id: int, attempt: UUID, location: Mapping[str, str]) -> None:
         """See `LedgerOffloader`."""
@@ -141,6 +155,10 @@ class MemoryTier:
             raise NonRecoverable(f"the copy of ledger {key[0]}, attempt {key[1]}, was deleted")
         await self._end("read")
         return entries[first:end]
+
+    async def _close(self) -> None:
+        await self._begin("close")
+        self.open_count -= 1
 
     def _check(self, location: Mapping[str, str]) -> None:
         if dict(location) != self.location:
@@ -163,16 +181,21 @@ class MemoryCopy:
     """An opened copy in memory."""
 
     def __init__(
-        self, entries: int, read_range: Callable[[int, int], Awaitable[list[bytes]]]
+        self,
+        entries: int,
+        read_range: Callable[[int, int], Awaitable[list[bytes]]],
+        close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Open one.
 
         Args:
             entries: how many it has.
             read_range: returns the entries from the first id up to the second, which is exclusive.
+            close: notes its end.
         """
         self.entries = entries
         self._read_range = read_range
+        self._close = close
 
     async def read(self, first: int, *, end: int, bytes_max: int) -> Sequence[Buffer]:
         """See `TieredLedger`."""
@@ -186,6 +209,8 @@ class MemoryCopy:
 
     async def close(self) -> None:
         """See `TieredLedger`."""
+        if self._close is not None:
+            await self._close()
 
 
 async def _next_tick() -> None:

@@ -62,6 +62,8 @@ SMALL_NUMBERS = {
     "kledger.ledger.offload.copy_reads.COPIES_OPEN_MAX": 2,
     "kledger.ledger.offload.copy_reads.READS_MAX": 3,
     "kledger.ledger.offload.copy_reads.READ_BYTES_MIN": 20,
+    "kledger.ledger.offload.copy_reads.CLOSE_TIMEOUT_MS": 300,
+    "kledger.ledger.handle.offloads.COPY_IDLE_MS": 500,
     "kledger.ledger.handle.write_tail_state.MARK_BYTES": 200,
     "kledger.ledger.handle.write_tail_state.MARK_ENTRIES": 5,
 }

@@ -9,6 +9,7 @@ import pytest
 
 from kledger.batches.builder import NewRecord, build_batch
 from kledger.ledger import Position, StoreConfig
+from kledger.ledger.store import TIER_CALL_TIMEOUT_MS
 from kledger.ledger.testing import FaultyEngine
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.errors import InvalidConfig, NoTier, OffloadRunning, TopicStorageFailed
@@ -360,6 +361,32 @@ async def test_a_manifest_that_was_not_written_is_mended_by_the_next_round() -> 
         await again.offloading.run_due()
         assert not topic.is_open(0), "nothing was due"
         assert before == again.tier.only.writes
+
+
+async def test_a_manifest_whose_store_hangs_is_given_up_in_time() -> None:
+    """Else no round could mend it, and the removal of a deleted topic would wait for ever."""
+    async with tiered_topics() as tiered:
+        log = await tiered.filled(5)
+        await tiered.offload()
+        tiered.tier.only.hangs = True
+        await log.delete_records(2)
+        await settled(tiered)
+        assert not log.offload.is_settled
+        tiered.opened.clock.advance(TIER_CALL_TIMEOUT_MS)
+        await settled(tiered)
+        assert log.offload.is_settled
+        tiered.tier.only.hangs = False
+        await tiered.offloading.run_due()
+        assert [(2, 3)] == listed(tiered.tier.only)
+        tiered.tier.only.hangs = True
+        await tiered.opened.registry.delete("orders")
+        await settled(tiered)
+        tiered.opened.clock.advance(TIER_CALL_TIMEOUT_MS)
+        await settled(tiered)
+        assert tiered.tier.only.manifest is not None
+        tiered.tier.only.hangs = False
+        await tiered.opened.registry.finish_deletions()
+        assert [] == [each for each in tiered.tier.used() if each.objects]
 
 
 async def test_closed_partitions_are_opened_when_something_is_due() -> None:

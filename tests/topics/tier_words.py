@@ -1,5 +1,6 @@
 """A tier in memory with a folder for each partition, for tests of topics and of what uses them."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ class MemoryFolder(MemoryTier):
     Attributes:
         objects: small ones, by name.
         writes: how many small objects were written or deleted.
+        hangs: whether calls about small objects never end.
     """
 
     def __init__(self, path: str, folders: "MemoryFolders") -> None:
@@ -22,6 +24,7 @@ class MemoryFolder(MemoryTier):
         self._folders = folders
         self.objects: dict[str, bytes] = {}
         self.writes = 0
+        self.hangs = False
 
     def object_names(self, ledger_id: int, attempt: UUID) -> Mapping[str, str]:
         """See PartitionTier."""
@@ -41,15 +44,17 @@ class MemoryFolder(MemoryTier):
 
     async def put_whole(self, name: str, data: bytes) -> None:
         """See PartitionTier."""
-        self._check_up()
+        await self._check_up()
         self.objects[name] = data
 
     async def delete_whole(self, name: str) -> None:
         """See PartitionTier."""
-        self._check_up()
+        await self._check_up()
         self.objects.pop(name, None)
 
-    def _check_up(self) -> None:
+    async def _check_up(self) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.is_down:
             raise TierUnavailable("the tier is down")
         self.writes += 1

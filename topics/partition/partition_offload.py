@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from kledger.ledger import (
@@ -261,7 +262,8 @@ class PartitionManifest:
             row = self._store.get_row(self._keys.manifest)
             if not ledgers:
                 if row is not None:
-                    await self._tier.delete_whole(manifest.NAME)
+                    delete = partial(self._tier.delete_whole, manifest.NAME)
+                    await self._store.call_tier(delete, "deleting it from the tier")
                     await self._store.put_rows([(self._keys.manifest, None)])
                 return
             fingerprint = manifest.fingerprint(ledgers)
@@ -285,7 +287,9 @@ class PartitionManifest:
         unknown = records.encode_manifest(manifest.NOT_KNOWN)
         await self._store.put_rows([(self._keys.manifest, unknown)])
         data = await self._store.run_blocking(self._built, source)
-        await self._tier.put_whole(manifest.NAME, data)
+        await self._store.call_tier(
+            partial(self._tier.put_whole, manifest.NAME, data), "writing it to the tier"
+        )
         known = records.encode_manifest(fingerprint)
         await self._store.put_rows([(self._keys.manifest, known)])
 
