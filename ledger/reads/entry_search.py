@@ -1,8 +1,9 @@
 """Entry search: finds an entry by its content; the shell of `search_plan`.
 
 Rule: each step reads the one entry that the plan asks for; no cursor is opened, nothing is pinned.
-Entries that are damaged, or trimmed during the search, are skipped. A storage failure ends the
-search: skipping an entry that may be readable later could give a wrong result.
+Entries that are damaged, or trimmed during the search, are skipped; a ledger whose only copy, in a
+tier, is lost is skipped as a whole. A storage failure ends the search: skipping an entry that may
+be readable later could give a wrong result.
 Must not know: what entries mean.
 """
 
@@ -55,8 +56,18 @@ class EntrySearch:
                 entry = await self._read_entry(numbers.position(probe))
             except InvalidPosition:
                 search.skip(max(probe + 1, numbers.first_from(self._state.first_position)))
-            except (NonRecoverable, Corrupt):
+            except NonRecoverable:
+                search.skip(self._after_lost(probe, numbers))
+            except Corrupt:
                 search.skip(probe + 1)
             else:
                 search.answer(is_match=matches(entry))
         return None if search.found is None else numbers.position(search.found)
+
+    def _after_lost(self, probe: int, numbers: EntryNumbers) -> int:
+        """Return the entry after one that does not exist; in a tier whole objects are missing."""
+        ledger_id = numbers.position(probe).ledger_id
+        tiered = self._state.tiered(ledger_id)
+        if tiered is None or not tiered.primary_deleted:
+            return probe + 1
+        return numbers.first_from(Position(ledger_id + 1, 0))

@@ -1,15 +1,18 @@
 """Read choice: table 3.2 of tiered storage, and what a read does when a copy fails or goes."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from kledger.ledger import (
     EARLIEST,
     Corrupt,
+    Entry,
     InvalidArgument,
     LedgerStore,
     ManagedLedger,
+    ManagedLedgerConfig,
     NonRecoverable,
     OffloadPolicies,
     TierUnavailable,
@@ -253,6 +256,28 @@ async def test_read_choice_holds_for_every_way_to_read(
     assert entries[2].position == newest
     assert {first, second} >= {newest.ledger_id}
     assert tier.calls["read"] > 5
+
+
+async def test_read_choice_of_a_search_skips_a_ledger_whose_only_copy_is_lost_at_once(
+    store: LedgerStore, tier: MemoryTier
+) -> None:
+    """Asking for each of its entries would take a request of the tier each."""
+    config = ManagedLedgerConfig(max_entries_per_ledger=100, offload=OffloadPolicies(driver=tier))
+    ml = await store.open_managed_ledger("orders", config=config)
+    positions = await add_all(ml, numbers(0, 301))
+    await offload_all(ml)
+    await ml.delete_primaries([info.ledger_id for info in ml.ledgers])
+    lost = ml.ledgers[1].ledger_id
+    (key,) = (each for each in tier.copies if each[0] == lost)
+    del tier.copies[key]
+    for newest, expected in ((150, 99), (250, 250), (99, 99)):
+        calls = tier.calls["open"]
+        assert positions[expected] == await ml.find_newest_matching(at_most(newest))
+        assert tier.calls["open"] - calls < 20
+
+
+def at_most(newest: int) -> Callable[[Entry], bool]:
+    return lambda entry: int(entry.data) <= newest
 
 
 async def test_read_choice_of_a_tier_that_no_setting_names_is_an_error_that_says_so(
