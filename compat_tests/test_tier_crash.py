@@ -1,8 +1,8 @@
 """The server is killed in the middle of offloads to an S3 server, and started on its folder.
 
 What must hold: every acknowledged record that retention has left is there once, in order, byte for
-byte, at its offset, read from the tier; when the topics have been deleted, nothing is left in the
-bucket.
+byte, at its offset, read from the tier; the bucket has just what the ledgers name, and when the
+topics have been deleted, nothing. Unfinished uploads count, which no listing of objects shows.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 import kledger.sync
 from compat_tests.conftest import SETTINGS, create_topic
@@ -42,6 +42,12 @@ TIERED: Final = {
 RETENTION: Final = {"retention_bytes": "300000"}
 REQUESTS_MAX: Final = 20
 CHECK_EVERY: Final = 5
+LARGE_VALUE_BYTES: Final = 1 << 19
+LARGE_BYTES: Final = 34 * LARGE_VALUE_BYTES
+"""Of a ledger: three parts of an upload."""
+LARGE_LEDGERS: Final = 8
+LARGE_COUNT: Final = 34 * LARGE_LEDGERS + 3
+LARGE_KILLS: Final = 10
 LOG = logging.getLogger("crash")
 
 
@@ -62,7 +68,93 @@ def test_kills_in_offloads_lose_and_leave_nothing(
         settings = tiered_settings(store, proxy)
         with KledgerServer(tmp_path / "kledger", settings=settings, is_native=True) as server:
             run_kills(server, proxy, random.Random(seed))
-            delete_topics(server, store)
+            delete_topics(server, store, [KEPT[0], TRIMMED[0]])
+
+
+@pytest.mark.feature("kills in uploads of parts to an S3 server: no part is left")
+def test_kills_in_uploads_of_parts_leave_nothing(
+    pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """Ledgers of three parts; each kill is at another request of their uploads."""
+    seed = crash_seed(pytestconfig)
+    LOG.warning("--crash-seed %d", seed)
+    moments = random.Random(seed)
+    with VersityGateway(tmp_path / "s3") as store, TierProxy(store.address) as proxy:
+        store.make_bucket(BUCKET)
+        settings = tiered_settings(store, proxy) | {"offload.parallel": "1"}
+        with KledgerServer(tmp_path / "kledger", settings=settings, is_native=True) as server:
+            plain = {"internal_segment_bytes": str(LARGE_BYTES), "retention_ms": "-1"}
+            create_topic(server.bootstrap, KEPT[0], 1, plain)
+            produce_large(server.bootstrap)
+            begin_offloading(server.bootstrap)
+            left: list[str] = []
+            for requests in range(1, LARGE_KILLS + 1):
+                kill_at(server, proxy, requests, is_answered=moments.random() < 0.5)
+                left += store.unfinished_uploads(BUCKET)
+                server.start()
+            LOG.warning("%d uploads were left by %d kills", len(left), LARGE_KILLS)
+            assert left, "no kill was in an upload"
+            check_large(server, store)
+            delete_topics(server, store, [KEPT[0]])
+
+
+def produce_large(bootstrap: str) -> None:
+    """Write records that do not compress, for `LARGE_LEDGERS` ledgers and some more."""
+    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.kbytes": 262_144})
+    for number in range(LARGE_COUNT):
+        producer.produce(KEPT[0], large_value(number))
+    assert producer.flush(PROGRAM_S) == 0
+
+
+def begin_offloading(bootstrap: str) -> None:
+    """Have closed ledgers offloaded, and their primary copies deleted."""
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in (("remote.storage.enable", "true"), ("local.retention.bytes", "0"))
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, KEPT[0], incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(WAIT_S)
+
+
+def large_value(number: int) -> bytes:
+    """Give the value at an offset."""
+    return random.Random(number).randbytes(LARGE_VALUE_BYTES)
+
+
+def check_large(server: KledgerServer, store: S3Server) -> None:
+    """Check that the bucket has what the ledgers name and nothing else, and read that."""
+    with kledger.sync.connect(f"kledger://{server.native_address}") as client:
+        wait_until(partial(is_tiered, client, KEPT[0]), "all is tiered", within_s=PROGRAM_S)
+        (partition,) = client.topic_stats(KEPT[0]).partitions
+    named = [f"-ledger-{each.ledger_id}" for each in partition.ledgers[:-1]]
+    expected = sorted([*named, *(f"{each}-index" for each in named), "manifest.json"])
+    assert len(named) >= LARGE_LEDGERS - 1
+
+    def found() -> list[str]:
+        names = [name.rpartition("/")[2] for name in left_in(store)]
+        return sorted(
+            name[name.find("-ledger-") :] if "-ledger-" in name else name for name in names
+        )
+
+    ask_until(found, lambda names: names == expected, f"{expected}", within_s=PROGRAM_S)
+    assert [] == store.unfinished_uploads(BUCKET)
+    consumer = Consumer({
+        "bootstrap.servers": server.bootstrap,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(*KEPT, 0)])
+    count = 0
+    for _ in rounds(f"{LARGE_COUNT} records", within_s=PROGRAM_S):
+        for message in consumer.consume(100, timeout=0.5):
+            assert message.error() is None, message.error()
+            assert (count, large_value(count)) == (message.offset(), message.value())
+            count += 1
+        if count == LARGE_COUNT:
+            break
+    consumer.close()
 
 
 def tiered_settings(store: S3Server, proxy: TierProxy) -> dict[str, str]:
@@ -85,7 +177,8 @@ def run_kills(server: KledgerServer, proxy: TierProxy, moments: random.Random) -
     producer.start()
     checker = LogChecker(server.bootstrap, "unused", [KEPT])
     for number in range(1, KILLS + 1):
-        kill_at(server, proxy, moments)
+        requests, is_answered = moments.randint(1, REQUESTS_MAX), moments.random() < 0.5
+        kill_at(server, proxy, requests, is_answered=is_answered)
         acknowledged = producer.acknowledged_so_far()
         server.start()
         if number % CHECK_EVERY == 0:
@@ -98,7 +191,7 @@ def run_kills(server: KledgerServer, proxy: TierProxy, moments: random.Random) -
     final_check(server, producer)
 
 
-def kill_at(server: KledgerServer, proxy: TierProxy, moments: random.Random) -> None:
+def kill_at(server: KledgerServer, proxy: TierProxy, requests: int, *, is_answered: bool) -> None:
     """Kill the server at one of its next requests to the store."""
     is_killed = threading.Event()
 
@@ -106,7 +199,6 @@ def kill_at(server: KledgerServer, proxy: TierProxy, moments: random.Random) -> 
         server.kill()
         is_killed.set()
 
-    requests, is_answered = moments.randint(1, REQUESTS_MAX), moments.random() < 0.5
     proxy.arm(Moment(requests, is_answered, kill))
     assert is_killed.wait(PROGRAM_S), f"fewer than {requests} requests: {server.log_tail()}"
     proxy.disarm()
@@ -172,13 +264,14 @@ def require_values(found: Mapping[int, bytes], sequences: Mapping[int, int], nam
     assert list(range(first, first + len(found))) == list(sequences.values())
 
 
-def delete_topics(server: KledgerServer, store: S3Server) -> None:
+def delete_topics(server: KledgerServer, store: S3Server, names: list[str]) -> None:
     """Delete what was written; the bucket gets empty, unfinished uploads included."""
     assert left_in(store)
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    for deleted in admin.delete_topics([KEPT[0], TRIMMED[0]]).values():
+    for deleted in admin.delete_topics(names).values():
         deleted.result(WAIT_S)
     ask_until(lambda: left_in(store), lambda names: not names, "empty bucket", within_s=PROGRAM_S)
+    assert [] == store.unfinished_uploads(BUCKET)
 
 
 def left_in(store: S3Server) -> list[str]:

@@ -58,7 +58,12 @@ from kledger.ledger.offload.offload_plan import (
     plan_primary_deletions,
 )
 from kledger.ledger.offload.offload_policies import OffloadPolicies, ReadPriority
-from kledger.ledger.offload.offloader import LedgerOffloader, OffloadSource, TieredLedger
+from kledger.ledger.offload.offloader import (
+    LedgerOffloader,
+    OffloadSource,
+    TieredLedger,
+    UploadingOffloader,
+)
 from kledger.ledger.offload.tiers import OffloaderFactory
 from kledger.ledger.position import EARLIEST, LATEST, Position
 from kledger.ledger.storage_health import StorageFault, StorageFaultKind, StorageHealth
@@ -132,6 +137,7 @@ __all__ = [
     "TieredLedger",
     "TooManyRequests",
     "UnreadableRow",
+    "UploadingOffloader",
     "copyable_ledgers",
     "first_not_offloaded",
     "ignore_outcome",

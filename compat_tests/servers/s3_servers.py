@@ -8,10 +8,14 @@ Must not know: any package of the server under test.
 from __future__ import annotations
 
 import http.client
+import os
 import subprocess
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
+
+from botocore.config import Config
+from botocore.session import Session
 
 from compat_tests import programs
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, wait_until
@@ -65,8 +69,25 @@ class S3Server(ABC):
 
     def files(self) -> list[str]:
         """Return all files of all buckets, and those of unfinished uploads."""
-        found = (each for each in self.data_folder.rglob("*") if each.is_file())
+        # Not rglob, which fails when the server deletes a folder meanwhile.
+        found = (
+            Path(folder, name) for folder, _, names in os.walk(self.data_folder) for name in names
+        )
         return sorted(str(each.relative_to(self.data_folder)) for each in found)
+
+    def unfinished_uploads(self, bucket: str) -> list[str]:
+        """Return the keys of the uploads in parts that were not ended, as the server lists them."""
+        client = Session().create_client(
+            "s3",
+            endpoint_url=f"http://{self.address}",
+            region_name=REGION,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            config=Config(s3={"addressing_style": "path"}),
+        )
+        listed = client.list_multipart_uploads(Bucket=bucket)
+        client.close()
+        return [each["Key"] for each in listed.get("Uploads", ())]
 
     @property
     def log_file(self) -> Path:

@@ -41,11 +41,16 @@ class TierReport:
         print(f"tier: {outcome}: checked {self.copies} copies of ledgers")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
-    parser.add_argument(
-        "--tier", action="store_true", help="check the copies in the object store, too"
-    )
+def add_arguments(
+    parser: argparse.ArgumentParser, purpose: str = "check the copies in the object store, too"
+) -> None:
+    """Declare the flags.
+
+    Args:
+        parser: of a command.
+        purpose: what it does with `--tier`.
+    """
+    parser.add_argument("--tier", action="store_true", help=purpose)
     parser.add_argument(
         "--config", metavar="FILE", type=Path, help="settings of the server, for offload.options"
     )
@@ -132,11 +137,13 @@ class _TierCheck:
         return self._offloaders[key]
 
     async def _check_strays(self, tiers: ObjectStoreTiers, url: str) -> None:
-        """List the objects that belong to no ledger, and the manifests of no partition."""
+        """List the objects and uploads that belong to no ledger, and manifests of no partition."""
         attempts = {str(attempt) for attempt in self._listing.attempts}
         manifests = set(self._manifests())
         try:
-            stored = await tiers.from_url(url).stored()
+            offloader = tiers.from_url(url)
+            stored = await offloader.stored()
+            unfinished = await offloader.unfinished_uploads()
         except (InvalidArgument, TierUnavailable) as error:
             self._report.problems.append(f"{url}: cannot be listed: {error}")
             return
@@ -149,6 +156,10 @@ class _TierCheck:
             )
             if not is_known:
                 self._report.problems.append(f"{url}: {each.name} belongs to no ledger")
+        deleted = {str(each.attempt) for each in self._listing.deletions}
+        for name in unfinished:
+            if name.rpartition("/")[2].partition("-ledger-")[0] not in deleted:
+                self._report.problems.append(f"{url}: an unfinished upload of {name} is left")
 
     def _manifests(self) -> Iterator[str]:
         """Return where there may be one: a deletion that is not completed may have left one."""

@@ -28,6 +28,7 @@ from kledger.ledger.engine.base import StorageEngine
 from kledger.ledger.errors import Corrupt, LedgerError, from_engine
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.records import CopyDeletion, decode_copy_deletion
+from kledger.ledger.offload.offloader import UploadingOffloader
 from kledger.ledger.offload.tier_calls import TierCalls
 from kledger.ledger.offload.tiers import Tiers
 from kledger.runtime.blocking import BlockingRunner
@@ -222,6 +223,12 @@ class CopyDeletions:
                 offloader.delete, deletion.ledger_id, deletion.attempt, deletion.location
             )
             await self._calls.call(work, what, timeout_ms=DELETE_TIMEOUT_MS)
+            if isinstance(offloader, UploadingOffloader) and not deletion.was_complete:
+                work = partial(
+                    offloader.abort_uploads,
+                    deletion.ledger_id, deletion.attempt, deletion.location,
+                )  # fmt: skip
+                await self._calls.call(work, what, timeout_ms=DELETE_TIMEOUT_MS)
         except LedgerError as error:
             self._warnings.warning("%s is tried again: %s", what, error)
             return False

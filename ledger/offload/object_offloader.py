@@ -151,6 +151,13 @@ class ObjectStoreOffloader:
         await store.delete(folder + data_name(ledger_id, attempt))
         await self._reads.drop(attempt)
 
+    async def abort_uploads(
+        self, ledger_id: int, attempt: UUID, location: Mapping[str, str]
+    ) -> None:
+        """See UploadingOffloader."""
+        store, folder = self._at(location)
+        await store.abort_uploads(folder + data_name(ledger_id, attempt))
+
     def object_names(self, ledger_id: int, attempt: UUID) -> Mapping[str, str]:
         """Return the names of the objects of a copy in the folder, by what they are."""
         return {"data": data_name(ledger_id, attempt), "index": index_name(ledger_id, attempt)}
@@ -191,6 +198,14 @@ class ObjectStoreOffloader:
             TierUnavailable.
         """
         return await self._stores.configured.list(self._folder)
+
+    async def unfinished_uploads(self) -> Sequence[str]:
+        """Return the objects in the store of which there are unfinished uploads; for checks.
+
+        Raises:
+            TierUnavailable.
+        """
+        return await self._stores.configured.unfinished_uploads()
 
     async def close(self) -> None:
         """Wait a few seconds for the end of cancelled uploads."""

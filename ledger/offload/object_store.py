@@ -27,6 +27,7 @@ from kledger.ledger.offload.object_store_options import (
     StoreOptions,
     checked_options,
 )
+from kledger.ledger.offload.unfinished_uploads import UnfinishedUploads
 from kledger.runtime.blocking import BlockingRunner
 
 PART_BYTES = 8 << 20
@@ -91,6 +92,7 @@ class ObjectStore:
         self._secrets = [str(options[name]) for name in SECRET_OPTIONS & options.keys()]
         self._folder = Path(unquote(urlsplit(url).path)) if checked.scheme == "file" else None
         self._aborts: set[asyncio.Future[None]] = set()
+        self._unfinished = UnfinishedUploads(url, options) if checked.scheme == "s3" else None
         try:
             self._store = self._made(checked)
         except Exception as error:  # noqa: BLE001 - the library has no common base class of errors
@@ -251,12 +253,34 @@ class ObjectStore:
         if not abort.cancelled():
             abort.exception()  # the error that led to it is the one that is raised
 
+    async def abort_uploads(self, name: str) -> None:
+        """End what other processes have begun to upload in parts under a name, in S3.
+
+        Azure forgets such parts after a week; of Google Cloud Storage, see decision 0049. Those of
+        files go with `delete`.
+
+        Raises:
+            TierUnavailable: there may be some left.
+        """
+        if self._unfinished is not None:
+            await self._unfinished.abort(_checked(name))
+
+    async def unfinished_uploads(self) -> Sequence[str]:
+        """Return the names of objects with unfinished uploads, as far as the store tells them.
+
+        Raises:
+            TierUnavailable.
+        """
+        return () if self._unfinished is None else await self._unfinished.names()
+
     async def close(self) -> None:
         """Wait for the end of cancelled uploads, for a few seconds. May be repeated."""
         if self._aborts:
             _, pending = await asyncio.wait(self._aborts, timeout=ABORT_TIMEOUT_S)
             for abort in pending:
                 abort.cancel()
+        if self._unfinished is not None:
+            self._unfinished.close()
 
     # Files
 

@@ -8,7 +8,7 @@ Source: Pulsar's LedgerOffloader (offload, readOffloaded, deleteOffloaded).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from kledger.ledger.engine.base import Buffer
@@ -124,5 +124,20 @@ class LedgerOffloader(Protocol):
 
         Raises:
             TierUnavailable: it may still be there; the caller tries again.
+        """
+        ...
+
+
+@runtime_checkable
+class UploadingOffloader(Protocol):
+    """What a tier may have beside `LedgerOffloader`: uploads that are no objects yet."""
+
+    async def abort_uploads(
+        self, ledger_id: int, attempt: UUID, location: Mapping[str, str]
+    ) -> None:
+        """End the uploads that an attempt has begun, in whatever process.
+
+        Raises:
+            TierUnavailable: there may be some left; the caller tries again.
         """
         ...

@@ -18,6 +18,7 @@ from kledger.ledger import (
     LedgerStore,
     OffloadSource,
     TieredLedger,
+    UploadingOffloader,
 )
 from kledger.runtime.blocking import PoolClosed
 from kledger.runtime.compute_process import ComputeProcessDied
@@ -106,6 +107,13 @@ class PartitionOffloader:
     async def delete(self, ledger_id: int, attempt: UUID, location: Mapping[str, str]) -> None:
         """See LedgerOffloader."""
         await self.tier.delete(ledger_id, attempt, location)
+
+    async def abort_uploads(
+        self, ledger_id: int, attempt: UUID, location: Mapping[str, str]
+    ) -> None:
+        """See UploadingOffloader."""
+        if isinstance(self.tier, UploadingOffloader):
+            await self.tier.abort_uploads(ledger_id, attempt, location)
 
 
 class _TimedSource:

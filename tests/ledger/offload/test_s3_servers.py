@@ -5,7 +5,10 @@ nothing is left in the bucket after a delete.
 """
 
 import asyncio
+import json
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -22,6 +25,7 @@ from compat_tests.servers.s3_servers import (
 )
 from kledger.ledger.errors import Corrupt, LedgerError, NonRecoverable, TierUnavailable
 from kledger.ledger.offload import object_store as store_module
+from kledger.ledger.offload.object_layout import data_name
 from kledger.ledger.offload.object_offloader import ObjectStoreOffloader
 from kledger.ledger.offload.object_store import ObjectStore
 from kledger.ledger.offload.object_tiers import ObjectStoreTiers
@@ -145,6 +149,84 @@ async def test_cancelled_upload_leaves_nothing(
         await asyncio.wait([copying])
         await offloader.delete(LEDGER, FIRST, offloader.location)
     assert [] == left_in(s3_server, bucket)
+
+
+KILLED = """
+import asyncio, json, os, sys
+from kledger.ledger import ObjectStoreTiers
+from kledger.ledger.offload.object_offloader import ObjectStoreOffloader
+from tests.ledger.offload.object_words import FIRST, ListSource
+
+class Killed(ListSource):
+    async def read(self, first, *, bytes_max):
+        if first >= len(self.data) - 10:  # two parts are on their way, the last one is not whole
+            print("reading", flush=True)
+            await asyncio.Event().wait()
+        return await super().read(first, bytes_max=bytes_max)
+
+async def main():
+    tiers = ObjectStoreTiers(json.loads(sys.argv[2]))
+    offloader = tiers.from_url(sys.argv[1]).below("public/default/orders-x/0")
+    source = Killed([bytes([number]) * (1 << 18) for number in range(95)])
+    await offloader.offload(source, FIRST, offloader.location)
+
+asyncio.run(main())
+"""
+
+
+async def test_upload_of_a_killed_process_is_ended(
+    s3_server: S3Server, proxy: S3Proxy, bucket: str
+) -> None:
+    """Nothing but its id could end it, and the id died with the process."""
+    options = {**s3_server.options, "endpoint": f"http://{proxy.address}"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED, f"s3://{bucket}/some/prefix", json.dumps(options),
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    await process.stdout.readline()
+    async with asyncio.timeout(60):
+        while proxy.answered["PUT"] < 1:  # noqa: ASYNC110 - the other process sends it
+            await asyncio.sleep(0)
+    process.kill()
+    await process.wait()
+    async with offloading(s3_server, bucket) as offloader:
+        data = f"some/prefix/public/default/orders-x/0/{data_name(LEDGER, FIRST)}"
+        assert [data] == await asyncio.to_thread(s3_server.unfinished_uploads, bucket)
+        assert [data.removeprefix("some/prefix/")] == await offloader.unfinished_uploads()
+        await offloader.abort_uploads(LEDGER, SECOND, offloader.location)
+        assert 1 == len(await offloader.unfinished_uploads()), "that is of another attempt"
+        for _ in range(2):
+            await offloader.abort_uploads(LEDGER, FIRST, offloader.location)
+        assert [] == await offloader.unfinished_uploads()
+    assert [] == await asyncio.to_thread(s3_server.unfinished_uploads, bucket)
+    assert [] == left_in(s3_server, bucket)
+
+
+@pytest.mark.parametrize("status", [403, 501])
+async def test_server_that_refuses_to_list_uploads_keeps_nothing_waiting(
+    *,
+    s3_server: S3Server,
+    proxy: S3Proxy,
+    bucket: str,
+    status: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with offloading(s3_server, bucket, proxy) as offloader:
+        for _ in range(2):
+            proxy.inject(Fault("GET", answer=error(status, "NotAllowed")))
+            await offloader.abort_uploads(LEDGER, FIRST, offloader.location)
+    assert 2 == proxy.injected
+    assert 1 == caplog.text.count("are left to a rule of the bucket")
+
+
+async def test_uploads_that_cannot_be_listed_now_are_unavailable(
+    s3_server: S3Server, proxy: S3Proxy, bucket: str
+) -> None:
+    async with offloading(s3_server, bucket, proxy) as offloader:
+        proxy.inject(Fault("GET", answer=error(503, "SlowDown")))
+        with pytest.raises(TierUnavailable, match="SlowDown"):
+            await offloader.abort_uploads(LEDGER, FIRST, offloader.location)
 
 
 async def test_objects_of_a_store(
