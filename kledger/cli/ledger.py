@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kledger.cli.doctor import described
 from kledger.cli.ledger_dump import FORMATS, ExportRequest, PositionOrOffset
 from kledger.cli.ledger_text import details, listed
 from kledger.cli.plain_text import table
+from kledger.cli.tier_entries import TierEntries
 from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.ledger.inspection import Problem, StoppedStore, StoredManagedLedger
 from kledger.setting_values import SettingError
@@ -48,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument("--data", metavar="DIR", required=True, help="the folder of the store")
         if verb != "dump":
             each.add_argument("--json", action="store_true", help="print one JSON document")
+        if verb != "verify":
+            tier_check.add_arguments(each, "read entries that only the object store has, too")
     names = "a name of `ledger list`, or TOPIC-PARTITION"
     added["show"].add_argument("name", metavar="NAME", help=names)
     added["verify"].add_argument(
@@ -85,7 +89,11 @@ def run(arguments: argparse.Namespace) -> int:
         "list": list_all, "show": show, "verify": verify, "dump": dump,
     }  # fmt: skip
     try:
-        with StoppedStore(arguments.data) as store:
+        with (
+            StoppedStore(arguments.data) as store,
+            TierEntries.given(arguments) or nullcontext() as tier,
+        ):
+            store.read_tier = None if tier is None else tier.read
             code = verbs[arguments.verb](store, arguments)
             sys.stdout.flush()
             return code

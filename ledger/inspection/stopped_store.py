@@ -6,7 +6,7 @@ block.
 Must not know: what entries and the user's rows mean.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,9 +16,10 @@ from typing import Self, TypeAlias
 
 from kledger.ledger.compacted_entry import decode_compacted
 from kledger.ledger.engine import data_folder
+from kledger.ledger.engine.base import Buffer
 from kledger.ledger.engine.errors import StorageError
 from kledger.ledger.entry import Entry
-from kledger.ledger.errors import Corrupt, from_engine
+from kledger.ledger.errors import Corrupt, LedgerError, from_engine
 from kledger.ledger.inspection.folder_inspection import FolderInspection
 from kledger.ledger.inspection.ledger_check import CheckEntry, LedgerCheck, Problem
 from kledger.ledger.inspection.tier_listing import TierListing, list_tier
@@ -107,6 +108,8 @@ class StoredManagedLedger:
 
 
 Read: TypeAlias = Entry | Problem
+ReadTier: TypeAlias = Callable[[LedgerRecord, int], Iterator[Buffer]]
+"""Yields the entries of a ledger from one on, of its copy in a tier. Raises LedgerError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,7 @@ class StoppedStore:
     Attributes:
         torn_tail: the end of the log that the next start will cut off, None if nothing; not a
             damage.
+        read_tier: reads what only a tier has; None: `entries` has a Problem in place of it.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -140,6 +144,7 @@ class StoppedStore:
         except StorageError as error:
             raise from_engine(error) from error
         self.torn_tail = self._engine.torn_tail
+        self.read_tier: ReadTier | None = None
         self._index = str(folder / data_folder.INDEX)
 
     @property
@@ -318,9 +323,7 @@ class StoppedStore:
         """Yield the entries of a ledger up to its end, and a Problem for each gap."""
         ledger_id, expected = record.ledger_id, first
         if record.is_in_tier_only:
-            assert record.offload is not None
-            reason = f"entries {first} to {record.entries - 1} are in tier {record.offload.driver}"
-            yield Problem(self._index, -1, reason, ledger_id, first, name)
+            yield from self._tiered_entries(name, record, first)
             return
         for location, _, data in self._engine.entries(ledger_id, first):
             if location.entry_id >= record.entries:
@@ -334,6 +337,23 @@ class StoppedStore:
                 yield Problem(*data, name)
         if expected < record.entries:
             yield self._missing(name, ledger_id, expected, record.entries)
+
+    def _tiered_entries(self, name: str, record: LedgerRecord, first: int) -> Iterator[Read]:
+        """Yield the entries of a ledger that only a tier has, or why they cannot be read."""
+        assert record.offload is not None
+        reason = f"are in tier {record.offload.driver}"
+        entry_id = first
+        if self.read_tier is not None:
+            try:
+                for data in self.read_tier(record, first):
+                    yield Entry(Position(record.ledger_id, entry_id), data)
+                    entry_id += 1
+            except LedgerError as error:
+                reason = f"{reason} and cannot be read: {error}"
+            else:
+                return
+        reason = f"entries {entry_id} to {record.entries - 1} {reason}"
+        yield Problem(self._index, -1, reason, record.ledger_id, entry_id, name)
 
     def _compacted_entries(self, stored: StoredManagedLedger, start: Position) -> Iterator[Read]:
         """Yield the entries of the compacted ledger that are before every other entry."""

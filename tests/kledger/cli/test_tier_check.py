@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from compat_tests.deadlines import rounds
 from kledger import sync
 from kledger.cli import run
 
@@ -102,3 +103,45 @@ def test_mistake_in_a_setting(stopped: TieredStore, capsys: pytest.CaptureFixtur
     code, lines = check("doctor", "--data", stopped.data, *wrong, capsys=capsys)
     assert 2 == code
     assert "offload.urls: there is no such setting" in lines[-1]
+
+
+def test_what_only_the_tier_has_is_dumped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without `--tier` it is named and left out; with it nothing is missing."""
+    store = TieredStore(tmp_path / "data", tmp_path / "tier")
+    store.tier.mkdir()
+    settings = {
+        "offload.url": f"file://{store.tier}",
+        "managedLedgerOffloadDeletionLagMs": "0",
+        "log.retention.check.interval.ms": "20",
+    }
+    with sync.embedded(store.data, settings=settings) as client:
+        client.create_topic("orders", config={"segment.bytes": str(1 << 20)})
+        with client.create_producer("orders") as producer:
+            for number in range(SENT):
+                producer.send(b"%d:" % number + bytes(300_000))
+        client.offload("orders")
+        for _ in rounds("primary copies are deleted"):
+            (partition,) = client.topic_stats("orders").partitions
+            if all(each.primary_deleted for each in partition.ledgers[:-1]):
+                break
+    command = ["ledger", "dump", "--data", store.data, "orders-0"]
+    code, lines = check(*command, capsys=capsys)
+    assert 1 == code
+    assert any("left out:" in line and "are in tier object-store" in line for line in lines)
+    code, lines = check(*command, "--tier", capsys=capsys)
+    assert (0, SENT) == (code, len(lines))
+    assert [f"offset={number} " in line for number, line in enumerate(lines)] == [True] * SENT
+    output = tmp_path / "export"
+    code, _ = check(*command, "--tier", "--format", "kafka", "--output", output, capsys=capsys)
+    assert 0 == code
+    shown = ["ledger", "show", "--data", store.data, "--json", "orders-0", "--tier"]
+    code, lines = check(*shown, capsys=capsys)
+    fields = json.loads("\n".join(lines))
+    assert (0, 0, SENT) == (code, fields["log_start_offset"], fields["log_end_offset"])
+    for each in store.tier.rglob("*-index"):
+        each.unlink()
+    code, lines = check(*command, "--tier", capsys=capsys)
+    assert 1 == code
+    assert any("are in tier object-store and cannot be read: reading" in line for line in lines)

@@ -1,14 +1,16 @@
 """What the tiers of a stopped store should have, and what is wrong with a copy."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from kledger.ledger import LedgerStore, Position, TierUnavailable
+from kledger.ledger import Entry, LedgerStore, Position, TierUnavailable
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from kledger.ledger.inspection import (
+    LedgerRecord,
     Problem,
     StoppedStore,
     TierListing,
@@ -85,6 +87,41 @@ def test_entries_that_only_the_tier_has_are_named(tiered: Tiered) -> None:
         assert "entries 0 to 1 are in tier memory" == problem.reason
         assert 3 == len(entries)
         assert 5 == orders.entries
+
+
+def test_entries_that_only_the_tier_has_are_read_from_it(tiered: Tiered) -> None:
+    def read(record: LedgerRecord, first: int) -> Iterator[bytes]:
+        (entries,) = (each for key, each in tiered.tier.copies.items() if key[0] == 2)
+        assert 2 == record.ledger_id
+        yield from entries[first:]
+
+    with StoppedStore(tiered.folder) as store:
+        store.read_tier = read
+        orders = store.find("orders")
+        assert orders is not None
+        entries = [*store.entries(orders)]
+        assert numbers(0, 4) == [each.data for each in entries if isinstance(each, Entry)]
+        (found, *_) = store.entries(orders, Position(2, 1))
+        assert found == Entry(Position(2, 1), b"1")
+
+
+def test_a_copy_that_breaks_off_is_reported_from_there(tiered: Tiered) -> None:
+    def read(record: LedgerRecord, first: int) -> Iterator[bytes]:
+        yield b"0"
+        raise TierUnavailable("the link is down")
+
+    with StoppedStore(tiered.folder) as store:
+        store.read_tier = read
+        orders = store.find("orders")
+        assert orders is not None
+        first, problem, *others = store.entries(orders)
+    assert Entry(Position(2, 0), b"0") == first
+    assert isinstance(problem, Problem)
+    assert (2, 1) == (problem.ledger_id, problem.entry_id)
+    assert (
+        "entries 1 to 1 are in tier memory and cannot be read: the link is down" == problem.reason
+    )
+    assert 3 == len(others)
 
 
 async def test_whole_copies_are_whole(tiered: Tiered) -> None:
