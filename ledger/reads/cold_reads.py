@@ -77,16 +77,21 @@ class _AccessPattern:
     Attributes:
         end: the entry after the latest read.
         shared: for how many more reads the ledger counts as shared by several readers.
-        entry_size: average bytes of an entry, 0 before the first disk read.
+        entry_size: average bytes of an entry, 0 before the first read.
     """
 
     end: int
     shared: int = 0
     entry_size: int = 0
 
-    def record_start(self, first: int) -> None:
-        """Note where a read begins: not at `end` means that there are several readers."""
-        if first != self.end:
+    def record_start(self, first: int, kept_bytes_max: int) -> None:
+        """Note where a read begins: near `end`, but not at it, it is that of another reader.
+
+        Farther away, what one of them took is evicted before another one comes; it may also be one
+        reader, which reads everything again.
+        """
+        is_near = abs(first - self.end) * self.entry_size <= kept_bytes_max
+        if first != self.end and is_near:
             self.shared = SHARED_READS
         elif self.shared:
             self.shared -= 1
@@ -188,7 +193,7 @@ class ColdReads:
         ):
             return found
         pattern = self._pattern_of(ledger_id, first)
-        pattern.record_start(first)
+        pattern.record_start(first, self._read_ahead_cache.limit)
         request = _ReadRequest(
             ledger_id,
             first,
@@ -202,7 +207,9 @@ class ColdReads:
         end = pattern.end = first + len(found)
         _remember(self._recent_ends, (ledger_id, end), None)
         if is_reading_on and end < upto:
-            self._read_ahead(ledger_id, end, min(upto, end + count), bytes_max)
+            following = request._replace(first=end, end=min(upto, end + count))
+            if is_background or not self._is_resident(following, _size(found) // len(found)):
+                self._read_ahead(ledger_id, end, following.end, bytes_max)
         return found
 
     def read_resident(
@@ -224,7 +231,8 @@ class ColdReads:
         )
         if buffers:
             pattern = self._pattern_of(ledger_id, first)
-            pattern.record_start(first)
+            pattern.entry_size = _size(buffers) // len(buffers)
+            pattern.record_start(first, self._read_ahead_cache.limit)
             pattern.end = first + len(buffers)
             self._keep_if_shared(ledger_id, first, buffers)
         return buffers
@@ -256,6 +264,18 @@ class ColdReads:
             asyncio.get_running_loop().call_soon(self._tick_ended)
         self._tick_bytes += _size(buffers)
         return buffers
+
+    def _is_resident(self, request: _ReadRequest, entry_size: int) -> bool:
+        """Return whether the page cache has the last entry of a request, if all have that size.
+
+        Where a disk is read in order, the kernel reads ahead, too, but only the next few entries.
+        """
+        count = max(1, request.bytes_max // max(1, entry_size))
+        last = min(request.end, request.first + count) - 1
+        try:
+            return bool(self._engine.read_resident(request.ledger_id, last, last, 1))
+        except Exception:  # noqa: BLE001 - the read of that entry meets it again
+            return False
 
     def _keep_if_shared(self, ledger_id: int, first: int, buffers: Sequence[Buffer]) -> None:
         if self._pattern_of(ledger_id, first).shared:
@@ -318,8 +338,10 @@ class ColdReads:
         inflight = self._inflight_read_of(request.ledger_id, request.first)
         if not request.is_first:
             if inflight is None and (resident := self._copy_resident(request)):
-                self._keep_if_shared(request.ledger_id, request.first, resident)
-                return request.within_limits(resident, request.first)
+                wanted = request.within_limits(resident, request.first)
+                if wanted:
+                    self._keep_if_shared(request.ledger_id, request.first, wanted)
+                return wanted
             if is_enough:
                 return ()
         if inflight is None:

@@ -185,6 +185,52 @@ async def test_no_task_means_no_wait_for_a_disk_or_for_another_read() -> None:
         assert entries(0, 3) == await reading
 
 
+async def test_a_page_cache_that_has_the_rest_ends_reading_ahead() -> None:
+    """One read by a thread made all later ones read ahead by threads: twice the CPU, for good."""
+
+    class PartlyResident(AllResident):
+        missing = range(COUNT)
+
+        def read_resident(  # type: ignore[override]
+            self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+        ) -> list[Buffer] | None:
+            found = super().read_resident(ledger_id, first_entry, last_entry, bytes_max) or ()
+            wanted = range(first_entry, first_entry + len(found))
+            return None if set(wanted) & set(self.missing) else list(found)
+
+    engine = PartlyResident(None)
+    async with bench(engine=engine) as on:
+        await on.read(0)
+        await on.read(2)
+        await on.at_rest()
+        assert (3, 2 * SIZE) == (on.reads, on.cold.ahead_bytes), "the disk is read ahead"
+        engine.missing = range(7, COUNT)
+        assert entries(4, 5) == await on.read(4)
+        await on.at_rest()
+        assert 4 == on.reads, "the beginning of the next range is what the kernel reads ahead"
+        engine.missing = range(6)
+        assert entries(6, 7) == await on.read(6)
+        await on.at_rest()
+        assert (4, 0) == (on.reads, on.cold.ahead_bytes)
+        assert entries(8, 9) == on.read_resident(8), "no task is needed any more"
+
+
+async def test_a_damaged_entry_further_on_fails_nobody_before_it() -> None:
+    class DamagedBehind(AllResident):
+        def read_resident(  # type: ignore[override]
+            self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+        ) -> list[Buffer] | None:
+            if first_entry >= 4:
+                raise EntryCorrupt(ledger_id, first_entry, "planted")
+            return None
+
+    async with bench(engine=DamagedBehind(None)) as on:
+        assert entries(0, 1) == await on.read(0)
+        assert entries(2, 3) == await on.read(2)
+        with pytest.raises(Corrupt):
+            await on.read(8)
+
+
 async def test_nothing_is_kept_for_one_reader() -> None:
     """What it took is memory that the next read can have; keeping it cost a quarter more CPU."""
     for engine in (None, AllResident(None)):
@@ -193,6 +239,31 @@ async def test_nothing_is_kept_for_one_reader() -> None:
                 assert entries(first, first + 1) == await on.read(first)
                 await on.at_rest()
                 assert 0 == on.cold.kept_bytes
+
+
+async def test_nothing_is_kept_for_readers_far_from_each_other() -> None:
+    """What one of them takes would be evicted before another one comes."""
+    for engine in (None, AllResident(None)):
+        async with bench(read_ahead=20 * SIZE, engine=engine) as on:
+            for first in range(0, 40, 2):
+                await on.read(first)
+                await on.read(first + 50)
+                await on.at_rest()
+                assert 0 == on.cold.kept_bytes
+            await on.read(70)
+            await on.at_rest()
+            assert on.cold.kept_bytes, "that is near"
+
+
+async def test_only_what_a_reader_takes_is_kept() -> None:
+    """The next read begins with the entry that did not fit: it would find that kept, alone."""
+    async with bench(engine=AllResident(None)) as on:
+        await on.read(4)
+        await on.read(4)
+        assert 2 * SIZE == on.cold.kept_bytes
+        found = await on.cold.read(1, 4, count=COUNT, upto=COUNT, bytes_max=2 * SIZE + 5)
+        assert entries(4, 5) == [bytes(each) for each in found]
+        assert 2 * SIZE == on.cold.kept_bytes
 
 
 async def test_keeping_ends_some_time_after_the_other_readers_left() -> None:
