@@ -25,6 +25,7 @@ GENERATED = {
 """Their programs write them from what is there, and their own tests compare them."""
 
 ELSEWHERE = {
+    "FALLOC_FL_WRITE_ZEROES": "of the kernel",
     "KLEDGER_CLUSTER_URL": "a variable of the environment, whose name is made of parts",
     "M_ARENA_MAX": "of the C library",
     "M_MMAP_THRESHOLD": "of the C library",
@@ -34,9 +35,11 @@ ELSEWHERE = {
     "SCHED_BATCH": "of the kernel",
     "SCHED_IDLE": "of the kernel",
     "ProcessPoolExecutor": "an alternative that was not taken",
+    "__thread": "a keyword of C",
     "a_b": "a topic",
     "gateway/wire/messages/kNN_name.py": "stands for one module of each API",
     "io_submit": "of the kernel",
+    "io_uring": "of the kernel",
     "kledger_compaction_due_partitions": "a metric, whose name is made of parts",
     "kledger_compaction_kept_bytes_total": "a metric, whose name is made of parts",
     "kledger_compaction_last_seconds": "a metric, whose name is made of parts",
