@@ -84,6 +84,11 @@ class MemoryTier:
         """Ledgers of all copies, whole or not, ascending; one with two copies is in it twice."""
         return sorted(ledger_id for ledger_id, _ in self.copies)
 
+    def add_copy(self, ledger_id: int, attempt: UUID, entries: Sequence[bytes]) -> None:
+        """Put a whole copy there, as an earlier process has."""
+        self.copies[ledger_id, attempt] = [*entries]
+        self._whole.add((ledger_id, attempt))
+
     # Faults
 
     def fail_next(self, call: TierCall, error: Exception | None = None) -> None:
