@@ -28,6 +28,7 @@ BUILDS = peers.PEERS_FOLDER / "programs"
 
 _MAVEN = "mvn -q -B compile dependency:copy-dependencies -DincludeScope=runtime"
 _BUILD_COMMANDS = {
+    "azurite": "npm ci --silent --no-audit --no-fund",
     "go": "go build -o built/ ./...",
     "java": f"{_MAVEN} -DoutputDirectory=target/libraries",
     "node": "npm ci --silent --no-audit --no-fund",

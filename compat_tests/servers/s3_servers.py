@@ -1,23 +1,26 @@
-"""S3 servers as processes: programs of others that speak the protocol, on folders.
+"""Object stores as processes: programs of others that speak S3, and one that speaks as Azure does.
 
-Rule: a bucket is a folder below `data`, so that a test sees what is left in it, unfinished uploads
-too.
+Rule: a bucket of S3 is a folder below `data`, so that a test sees what is left in it, unfinished
+uploads too.
 Must not know: any package of the server under test.
 """
 
 from __future__ import annotations
 
+import base64
+import hmac
 import http.client
 import os
 import subprocess
 from abc import ABC, abstractmethod
+from email.utils import formatdate
 from pathlib import Path
 from typing import Self
 
 from botocore.config import Config
 from botocore.session import Session
 
-from compat_tests import programs
+from compat_tests import peers, programs
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, wait_until
 from compat_tests.servers.ports import ReservedPort
 from compat_tests.servers.process import ServerFailed, die_with_parent
@@ -25,13 +28,15 @@ from compat_tests.servers.process import ServerFailed, die_with_parent
 ACCESS_KEY = "kledger-tests-key"
 SECRET_KEY = "kledger-tests-secret"
 REGION = "us-east-1"
+ACCOUNT = "kledgertests"
+ACCOUNT_KEY = base64.b64encode(SECRET_KEY.encode()).decode()
 
 
-class S3Server(ABC):
+class StoreServer(ABC):
     """What the servers have in common."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep buckets and the log inside `folder`, which is made on start."""
+        """Keep the data and the log inside `folder`, which is made on start."""
         self.folder = folder
         self._reserved = ReservedPort()
         self._process: subprocess.Popen[bytes] | None = None
@@ -42,52 +47,13 @@ class S3Server(ABC):
         return f"127.0.0.1:{self._reserved.number}"
 
     @property
-    def options(self) -> dict[str, object]:
-        """What a client needs, by the names of obstore."""
-        return {
-            "endpoint": f"http://{self.address}",
-            "allow_http": True,
-            "access_key_id": ACCESS_KEY,
-            "secret_access_key": SECRET_KEY,
-            "region": REGION,
-        }
-
-    @property
     def data_folder(self) -> Path:
-        """Where the buckets are."""
+        """Where the data are."""
         return self.folder / "data"
-
-    def make_bucket(self, name: str) -> Path:
-        """Make an empty bucket and return its folder."""
-        bucket = self.data_folder / name
-        bucket.mkdir()
-        return bucket
 
     @abstractmethod
     def command(self) -> list[str]:
         """Give the command line of the process."""
-
-    def files(self) -> list[str]:
-        """Return all files of all buckets, and those of unfinished uploads."""
-        # Not rglob, which fails when the server deletes a folder meanwhile.
-        found = (
-            Path(folder, name) for folder, _, names in os.walk(self.data_folder) for name in names
-        )
-        return sorted(str(each.relative_to(self.data_folder)) for each in found)
-
-    def unfinished_uploads(self, bucket: str) -> list[str]:
-        """Return the keys of the uploads in parts that were not ended, as the server lists them."""
-        client = Session().create_client(
-            "s3",
-            endpoint_url=f"http://{self.address}",
-            region_name=REGION,
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
-            config=Config(s3={"addressing_style": "path"}),
-        )
-        listed = client.list_multipart_uploads(Bucket=bucket)
-        client.close()
-        return [each["Key"] for each in listed.get("Uploads", ())]
 
     @property
     def log_file(self) -> Path:
@@ -154,6 +120,49 @@ class S3Server(ABC):
         self._reserved.close()
 
 
+class S3Server(StoreServer):
+    """What those that speak S3 have in common."""
+
+    @property
+    def options(self) -> dict[str, object]:
+        """What a client needs, by the names of obstore."""
+        return {
+            "endpoint": f"http://{self.address}",
+            "allow_http": True,
+            "access_key_id": ACCESS_KEY,
+            "secret_access_key": SECRET_KEY,
+            "region": REGION,
+        }
+
+    def make_bucket(self, name: str) -> Path:
+        """Make an empty bucket and return its folder."""
+        bucket = self.data_folder / name
+        bucket.mkdir()
+        return bucket
+
+    def files(self) -> list[str]:
+        """Return all files of all buckets, and those of unfinished uploads."""
+        # Not rglob, which fails when the server deletes a folder meanwhile.
+        found = (
+            Path(folder, name) for folder, _, names in os.walk(self.data_folder) for name in names
+        )
+        return sorted(str(each.relative_to(self.data_folder)) for each in found)
+
+    def unfinished_uploads(self, bucket: str) -> list[str]:
+        """Return the keys of the uploads in parts that were not ended, as the server lists them."""
+        client = Session().create_client(
+            "s3",
+            endpoint_url=f"http://{self.address}",
+            region_name=REGION,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            config=Config(s3={"addressing_style": "path"}),
+        )
+        listed = client.list_multipart_uploads(Bucket=bucket)
+        client.close()
+        return [each["Key"] for each in listed.get("Uploads", ())]
+
+
 class VersityGateway(S3Server):
     """VersityGW, which keeps objects in a POSIX file system."""
 
@@ -180,3 +189,42 @@ class RcloneServer(S3Server):
             "--dir-cache-time", "1ms",  # buckets are made behind its back
             "--auth-key", f"{ACCESS_KEY},{SECRET_KEY}", str(self.data_folder),
         ]  # fmt: skip
+
+
+class Azurite(StoreServer):
+    """Azurite, Microsoft's emulator of Azure Blob Storage."""
+
+    @property
+    def options(self) -> dict[str, object]:
+        """What a client needs, by the names of obstore."""
+        return {
+            "endpoint": f"http://{self.address}/{ACCOUNT}",
+            "allow_http": True,
+            "account_name": ACCOUNT,
+            "account_key": ACCOUNT_KEY,
+        }
+
+    def command(self) -> list[str]:
+        """See StoreServer."""
+        program = programs.built("azurite") / "node_modules" / ".bin" / "azurite-blob"
+        host, _, port = self.address.partition(":")
+        return [
+            "env", f"AZURITE_ACCOUNTS={ACCOUNT}:{ACCOUNT_KEY}",
+            peers.program("node"), str(program), "--blobHost", host, "--blobPort", port,
+            "--location", str(self.data_folder), "--skipApiVersionCheck", "--disableTelemetry",
+        ]  # fmt: skip
+
+    def make_container(self, name: str) -> None:
+        """Make an empty container: a request that a tier never sends, signed as Azure wants it."""
+        date = formatdate(usegmt=True)
+        headers = {"x-ms-date": date, "x-ms-version": "2021-08-06"}
+        lines = [f"{key}:{value}" for key, value in headers.items()]
+        lines += [f"/{ACCOUNT}/{ACCOUNT}/{name}", "restype:container"]
+        signed = ("PUT" + 12 * "\n" + "\n".join(lines)).encode()
+        digest = hmac.digest(base64.b64decode(ACCOUNT_KEY), signed, "sha256")
+        headers["Authorization"] = f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
+        connection = http.client.HTTPConnection(self.address, timeout=WAIT_S)
+        connection.request("PUT", f"/{ACCOUNT}/{name}?restype=container", headers=headers)
+        answer = connection.getresponse()
+        assert answer.status == 201, answer.read()
+        connection.close()
