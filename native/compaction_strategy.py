@@ -13,7 +13,8 @@ from typing import Protocol
 from kledger.ledger import Position
 from kledger.native.errors import InvalidArgument
 from kledger.native.message import EVENT_TIME_BIT, Message
-from kledger.topics.compaction.strategy_rule import KeepsLeft, StrategyRecord, shown
+from kledger.runtime.foreign_error import shown
+from kledger.topics.compaction.strategy_rule import KeepsLeft, StrategyRecord
 from kledger.topics.errors import StrategyFailed
 
 

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from kledger.batches.record import Header
+from kledger.runtime.foreign_error import shown
 from kledger.topics.errors import StrategyFailed
-
-ERROR_LENGTH_MAX = 500
-"""Characters of an error of a strategy that a message repeats."""
 
 
 class StrategyRecord(NamedTuple):
@@ -84,12 +82,3 @@ class StrategyRule(NamedTuple):
 def no_strategies(name: str, topic: str, partition: int) -> KeepsLeft:
     """Refuse every strategy, where nothing is there to import one."""
     raise StrategyFailed(f"strategy {name} of {topic}-{partition}: none can be loaded here")
-
-
-def shown(error: BaseException) -> str:
-    """Return class and text of an error of code that is not ours."""
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - its text is made by the same code
-        text = type(error).__name__
-    return text[:ERROR_LENGTH_MAX]
