@@ -10,7 +10,7 @@ Must not know: how clients are connected.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -24,10 +24,10 @@ from kledger.ledger.record_table import (
 )
 from kledger.named_topics.capacity import TopicCapacity
 from kledger.named_topics.channel_plan import check_one_leader, default_channel_count
+from kledger.named_topics.channel_positions import ChannelPositions
 from kledger.named_topics.channel_reads import read_channel
 from kledger.named_topics.channel_record import ChannelRecord
 from kledger.named_topics.commit_plan import ChannelView, decide_commit
-from kledger.named_topics.element_expiry import ElementExpiry
 from kledger.named_topics.errors import (
     GroupDestroyed,
     NamedTopicNotFound,
@@ -73,8 +73,8 @@ from kledger.named_topics.records import (
     NamedTopicRecord,
     SubscriberGroupRecord,
 )
-from kledger.named_topics.retention_plan import ChannelLog, first_offset_of_group, logical_start
-from kledger.named_topics.seek_plan import SeekBounds, decide_seek
+from kledger.named_topics.retention_plan import first_offset_of_group, logical_start
+from kledger.named_topics.seek_plan import decide_seek
 from kledger.named_topics.subscriber_group import SubscriberGroup
 from kledger.named_topics.subscriber_ids_state import SubscriberIds, first_id
 from kledger.runtime.clock import Clock
@@ -139,8 +139,8 @@ class NamedTopicService:
         self._channels = GroupedRecordTable(store, CHANNEL_ROWS)
         self._keys_of: dict[UUID, dict[GroupKey, None]] = {}
         """The groups of each topic."""
+        self._positions = ChannelPositions(self._topics, self._channels, self._keys_of, clock)
         self._groups: dict[GroupKey, SubscriberGroup] = {}
-        self._expiry = ElementExpiry(clock)
         self._capacities: dict[UUID, TopicCapacity] = {}
         self._opening = asyncio.Lock()
         self._ids = SubscriberIds()
@@ -254,8 +254,8 @@ class NamedTopicService:
         """Yield every log of a topic, with the first offset that some group has not committed."""
         _, named = self._named(topic.name)
         for opened in await self._partitions.open_all(topic.name):
-            found = await self._channel_log(named, opened.log)
-            next_offsets = self._next_offsets(topic.id, opened.log.index)
+            found = await self._positions.log_of(named, opened.log)
+            next_offsets = self._positions.next_offsets(topic.id, opened.log.index)
             yield opened.log, logical_start(found, next_offsets, is_retaining=False)
 
     def check_named(self, name: str) -> None:
@@ -339,7 +339,7 @@ class NamedTopicService:
             raise WrongArgument(f"topic {topic.name} has {GROUPS_MAX} groups, the most it may have")
         channels = {}
         for opened in await self._partitions.open_all(topic.name):
-            found = await self._channel_log(named, opened.log)
+            found = await self._positions.log_of(named, opened.log)
             first = first_offset_of_group(found, is_retaining=named.options.retain_values)
             channels[opened.log.index] = ChannelRecord(first)
         if self._check_same(key, record):
@@ -545,14 +545,14 @@ class NamedTopicService:
             if not ownership.owns(poll.subscriber, fetch.channel):
                 continue
             log = await group.log(fetch.channel)
-            head = await self._head(group, fetch.channel, log)
+            head = await self._positions.head(group.key, fetch.channel, log)
             # A seek back moves the commit back: what is committed now does not come again.
-            head = max(head, self._record(group.key, fetch.channel).next_offset)
+            head = max(head, self._positions.record(group.key, fetch.channel).next_offset)
             elements = await read_channel(log, fetch, head_offset=head, bytes_max=room)
             if elements is not None:
                 found.append(elements)
                 room -= sum(map(len, elements.batches))
-                record = self._record(group.key, fetch.channel)
+                record = self._positions.record(group.key, fetch.channel)
                 group.note_fetched(fetch.channel, record.revision, elements.next_offset - 1)
         return found
 
@@ -610,7 +610,7 @@ class NamedTopicService:
     ) -> ChannelView:
         """Return what the first commit of a request meets in its channel."""
         channel = commit.channel
-        record = self._record(group.key, channel)
+        record = self._positions.record(group.key, channel)
         is_owner = group.ownership.owns(subscriber, channel)
         group.note_read(channel, commit.revision, commit.read_offset)
         return ChannelView(
@@ -640,7 +640,7 @@ class NamedTopicService:
             if kind not in SEEK_KINDS:
                 raise WrongArgument(f"target: expected one of {', '.join(SEEK_KINDS)}, got {kind}")
             logs[channel] = await group.log(channel)
-            await self._head(group, channel, logs[channel])
+            await self._positions.head(group.key, channel, logs[channel])
             if kind == TO_TIME:
                 found = await logs[channel].offset_for_timestamp(value + 1)
                 times[channel] = None if found is None else found.offset
@@ -650,9 +650,9 @@ class NamedTopicService:
         for target in request.targets:
             channel = target.channel
             decision = decide_seek(
-                self._record(group.key, channel),
+                self._positions.record(group.key, channel),
                 target,
-                self._bounds(group, channel, logs[channel]),
+                self._positions.bounds(group.key, channel, logs[channel]),
                 time_offset=times.get(channel),
                 is_committing=request.is_committing,
             )
@@ -680,9 +680,9 @@ class NamedTopicService:
 
     async def _ends(self, group: SubscriberGroup, channel: int) -> ChannelEnds:
         log = await group.log(channel)
-        await self._head(group, channel, log)
-        head, end = self._bounds(group, channel, log)
-        record = self._record(group.key, channel)
+        await self._positions.head(group.key, channel, log)
+        head, end = self._positions.bounds(group.key, channel, log)
+        record = self._positions.record(group.key, channel)
         return ChannelEnds(
             channel=channel,
             owner=group.ownership.owner(channel),
@@ -710,10 +710,6 @@ class NamedTopicService:
             raise NamedTopicNotFound(f"topic {name!r} is no named topic")
         check_one_leader(topic.name, topic.record.leaders)
         return topic, record
-
-    def _record(self, key: GroupKey, channel: int) -> ChannelRecord:
-        """Return where a group stands; it begins at the start of a channel that was added."""
-        return self._channels.head(key, channel) or ChannelRecord(0)
 
     def _group(self, key: GroupKey) -> SubscriberGroup | None:
         """Return a group that exists, with its members."""
@@ -751,41 +747,12 @@ class NamedTopicService:
                     f"{group.key.name}, only {owned}"
                 )
 
-    def _next_offsets(self, topic_id: UUID, channel: int) -> Iterator[int]:
-        for key in self._keys_of.get(topic_id, ()):
-            yield self._record(key, channel).next_offset
-
-    async def _channel_log(self, named: NamedTopicRecord, log: PartitionLog) -> ChannelLog:
-        unexpired = await self._expiry.first_offset(log, named.options.element_expiry_ms)
-        return ChannelLog(log.log_start_offset, log.last_stable_offset, unexpired)
-
-    async def _head(self, group: SubscriberGroup, channel: int, log: PartitionLog) -> int:
-        """Look for expired elements; return the offset of the first one that is there."""
-        named = self._topics.get(group.key.topic_id)
-        if named is not None and named.options.element_expiry_ms != NO_LIMIT:
-            await self._channel_log(named, log)
-        return self._bounds(group, channel, log).head_offset
-
-    def _bounds(self, group: SubscriberGroup, channel: int, log: PartitionLog) -> SeekBounds:
-        """Return the elements that are there now; plain, so that a decision can rely on it."""
-        topic_id = group.key.topic_id
-        named = self._topics.get(topic_id)
-        found = ChannelLog(
-            log.log_start_offset, log.last_stable_offset, self._expiry.known_offset(log)
-        )
-        head = logical_start(
-            found,
-            self._next_offsets(topic_id, channel),
-            is_retaining=named is not None and named.options.retain_values,
-        )
-        return SeekBounds(head, log.last_stable_offset)
-
     def _allocation(self, group: SubscriberGroup, subscriber: int) -> ChannelAllocation:
         ownership = group.ownership
         record = self._group_records.head(group.key)
         channels = []
         for channel in ownership.channels_of(subscriber):
-            stands = self._record(group.key, channel)
+            stands = self._positions.record(group.key, channel)
             channels.append(
                 OwnedChannel(
                     channel, ownership.ownership(channel), stands.next_offset, stands.revision
@@ -849,7 +816,7 @@ class NamedTopicService:
             if topic is None or not named.owns_log or named.options.retain_values:
                 continue
             for log in topic.open_partitions():
-                found = await self._channel_log(named, log)
+                found = await self._positions.log_of(named, log)
                 rows = (
                     self._channels.durable.get(key, {}).get(log.index)
                     for key in self._keys_of.get(topic_id, ())
