@@ -21,7 +21,7 @@ from kledger.batches.header import (
     TRANSACTIONAL_BIT,
     refresh_checksum,
 )
-from kledger.batches.record import Header, append_record
+from kledger.batches.record import Header, Record, append_record
 
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
@@ -89,6 +89,36 @@ def build_batch(
     )
 
 
+def build_sparse_batch(records: Sequence[Record]) -> bytearray:
+    """Build one batch of records that keep their offsets, which may leave others out.
+
+    Args:
+        records: at least one, ascending by offset.
+    """
+    first, last = records[0], records[-1]
+    body = bytearray()
+    for record in records:
+        append_record(
+            body,
+            timestamp_delta=record.timestamp - first.timestamp,
+            offset_delta=record.offset - first.offset,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            attributes=record.attributes,
+        )
+    return _assemble(
+        body,
+        base_offset=first.offset,
+        leader_epoch=-1,
+        attributes=int(Codec.NONE),
+        count=len(records),
+        timestamps=(first.timestamp, max(each.timestamp for each in records)),
+        producer=NO_PRODUCER,
+        last_offset_delta=last.offset - first.offset,
+    )
+
+
 def build_control_batch(
     *,
     is_commit: bool,
@@ -146,7 +176,9 @@ def _assemble(
     count: int,
     timestamps: tuple[int, int],
     producer: BatchProducer,
+    last_offset_delta: int | None = None,
 ) -> bytearray:
+    """Return a whole batch. `last_offset_delta`: None: records follow each other."""
     size = BATCH_OVERHEAD + len(body)
     batch = bytearray(size)
     HEADER_STRUCT.pack_into(
@@ -158,7 +190,7 @@ def _assemble(
         MAGIC,
         0,
         attributes,
-        count - 1,
+        count - 1 if last_offset_delta is None else last_offset_delta,
         *timestamps,
         producer.producer_id,
         producer.epoch,

@@ -157,6 +157,8 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "kafka.controller_quota_window_size_seconds": (1, INT32_MAX),
     "native.delivery_bytes_max": (1, INT64_MAX),
     "native.delivery_bytes_total_max": (1, INT64_MAX),
+    "native.function_timeout_ms": (1, INT32_MAX),
+    "native.function_processes_max": (1, 1_000),
     "native.keepalive_ms": (100, INT32_MAX),
     "native.max_connections": (1, INT32_MAX),
     "native.streams_max": (1, INT32_MAX),

@@ -242,6 +242,7 @@ class BrokerServer:
         if self._native is None:
             # A server without native clients does not load this package.
             from kledger.kafka_clients import GatewayClients
+            from kledger.named_topics.group_functions import FunctionSettings
             from kledger.native.server.service import NativeService
 
             self._native = NativeService(
@@ -256,6 +257,10 @@ class BrokerServer:
                 forget_topic=services.groups.offsets.forget_topic,
                 kafka_clients=GatewayClients(services.telemetry),
                 function_modules=self._settings.native.function_modules,
+                function_settings=FunctionSettings(
+                    self._settings.native.function_timeout_ms,
+                    self._settings.native.function_processes_max,
+                ),
                 cluster=self._cluster,
             )
         return self._native

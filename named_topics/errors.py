@@ -26,6 +26,14 @@ class NotOwner(NamedTopicError):
     """The subscriber does not own a channel that it names; nothing has changed."""
 
 
+class FunctionNotAllowed(NamedTopicError):
+    """The server no longer allows a function that the group has."""
+
+
+class FunctionsUnavailable(NamedTopicError):
+    """The functions of a group cannot be called now; a retry may help."""
+
+
 class WrongArgument(NamedTopicError):
     """A value is wrong; nothing has changed."""
 

@@ -149,6 +149,18 @@ class ChannelPoll(NamedTuple):
     fetches: tuple[ChannelFetch, ...]
 
 
+class ElementFailure(NamedTuple):
+    """An element that is left out, as a function of the group has failed for it.
+
+    Attributes:
+        offset: of the element.
+        reason: which function has failed, and how.
+    """
+
+    offset: int
+    reason: str
+
+
 class ChannelElements(NamedTuple):
     """Elements of one channel.
 
@@ -156,7 +168,8 @@ class ChannelElements(NamedTuple):
         channel, ownership: as in the fetch.
         start_offset: records before it are not meant; at least the offset of the fetch.
         next_offset: where the next fetch goes on.
-        batches: whole stored batches.
+        batches: whole stored batches, or what the functions of the group have left of them.
+        failures: of those functions, ascending by offset.
     """
 
     channel: int
@@ -164,13 +177,21 @@ class ChannelElements(NamedTuple):
     start_offset: int
     next_offset: int
     batches: tuple[bytes, ...]
+    failures: tuple[ElementFailure, ...] = ()
 
 
 class ChannelPollResult(NamedTuple):
-    """The answer to a poll: elements, or a newer allocation, or neither after the wait."""
+    """The answer to a poll: elements, or a newer allocation, or neither after the wait.
+
+    Attributes:
+        allocation: None: it is the one that the subscriber knows.
+        elements: of some channels.
+        now_ms: wall time of the server, if elements of the topic expire; else 0.
+    """
 
     allocation: ChannelAllocation | None
     elements: tuple[ChannelElements, ...]
+    now_ms: int = 0
 
 
 class ChannelCommit(NamedTuple):

@@ -8,7 +8,7 @@ Must not know: rows, topics.
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from kledger.named_topics.errors import WrongArgument
+from kledger.named_topics.errors import FunctionNotAllowed, WrongArgument
 from kledger.named_topics.model import NO_LIMIT, NamedTopicOptions
 
 CHANNELS_MAX = 10_000
@@ -50,6 +50,24 @@ def check_repeated(stored: NamedTopicOptions, given: NamedTopicOptions, *, what:
         expected, found = getattr(stored, field.name), getattr(given, field.name)
         if found not in {expected, getattr(default, field.name)}:
             raise WrongArgument(f"{field.name} of {what}: expected {expected}, got {found}")
+
+
+def check_stored_functions(group: str, names: Sequence[str], modules: Sequence[str]) -> None:
+    """Check the functions that a group has: the server's setting may have changed since.
+
+    Args:
+        group: its name.
+        names: of its filter and its converter; empty: it has none.
+        modules: those that they may be in, or below.
+
+    Raises:
+        FunctionNotAllowed: one is in another module.
+    """
+    for what, name in zip(("filter", "converter"), names, strict=True):
+        try:
+            check_function(f"{what} of group {group}", name, modules)
+        except WrongArgument as error:
+            raise FunctionNotAllowed(f"{error}; see native.function_modules") from None
 
 
 def check_function(what: str, name: str, modules: Sequence[str]) -> None:

@@ -35,6 +35,13 @@ from kledger.named_topics.errors import (
     UnknownSubscriber,
     WrongArgument,
 )
+from kledger.named_topics.function_run import FunctionNames
+from kledger.named_topics.group_functions import (
+    NO_FUNCTIONS,
+    FunctionSettings,
+    GroupFunctions,
+    Place,
+)
 from kledger.named_topics.log_trimming import LogTrimming
 from kledger.named_topics.model import (
     ALL_CHANNELS,
@@ -63,6 +70,7 @@ from kledger.named_topics.options_plan import (
     check_group_name,
     check_options,
     check_repeated,
+    check_stored_functions,
     topic_configs,
 )
 from kledger.named_topics.records import (
@@ -112,6 +120,7 @@ class NamedTopicService:
         timers: Timers,
         supervisor: Supervisor,
         function_modules: Sequence[str] = (),
+        function_settings: FunctionSettings = FunctionSettings(),  # noqa: B008 - a value
     ) -> None:
         """Load what is stored; on the event loop.
 
@@ -123,6 +132,7 @@ class NamedTopicService:
             timers: of the timeouts.
             supervisor: of the background work.
             function_modules: those of which a group may name functions.
+            function_settings: the limits of those functions.
 
         Raises:
             UnreadableRow: a row cannot be read.
@@ -134,6 +144,9 @@ class NamedTopicService:
         self._timers = timers
         self._supervisor = supervisor
         self._function_modules = tuple(function_modules)
+        self._functions = GroupFunctions(
+            store.compute_pool, timers=timers, supervisor=supervisor, settings=function_settings
+        )
         self._topics = RecordTable(store, TOPIC_ROWS)
         self._group_records = RecordTable(store, GROUP_ROWS, self._on_group_replayed)
         self._channels = GroupedRecordTable(store, CHANNEL_ROWS)
@@ -150,6 +163,10 @@ class NamedTopicService:
         self._channels.load()
         if self._topics.durable or self._keys_of:
             self._resume()
+
+    async def close(self) -> None:
+        """End the processes of functions; what they do is lost. May be repeated."""
+        await self._functions.close()
 
     # Topics
 
@@ -301,8 +318,9 @@ class NamedTopicService:
 
         Raises:
             NamedTopicNotFound: there is no such named topic.
-            WrongArgument: it exists with another filter or converter, or the name is wrong.
-            TopicsError, LedgerError: it was not made.
+            WrongArgument: it exists with another filter or converter, which the server does not
+                allow or cannot load, or the name is wrong.
+            FunctionsUnavailable, TopicsError, LedgerError: it was not made.
         """
         check_group_name(group)
         topic, record = self._named(name)
@@ -314,6 +332,7 @@ class NamedTopicService:
             converter_name=converter_name,
         )
         if not self._check_same(key, wanted):
+            await self._functions.load(FunctionNames(filter_name, converter_name))
             await self._make_group(key, topic, record, wanted)
 
     def _check_same(self, key: GroupKey, wanted: SubscriberGroupRecord) -> bool:
@@ -383,7 +402,13 @@ class NamedTopicService:
             group.ownership.leave(member)
         if group.timer is not None:
             group.timer.cancel()
+        self._notify(group)
+
+    def _notify(self, group: SubscriberGroup) -> None:
+        """Wake the polls of a group that has fewer members."""
         group.notify()
+        if not group.ownership.members:
+            self._functions.forget(group.key)
 
     async def groups(self, name: str) -> list[SubscriberGroupInfo]:
         """Return the groups of a topic with the state of every channel, anonymous ones included.
@@ -420,8 +445,10 @@ class NamedTopicService:
         Raises:
             NamedTopicNotFound: there is no such named topic.
             GroupDestroyed: it was a subscriber of the group, which was destroyed.
-            WrongArgument: the group has another filter or converter, or too many subscribers.
-            TopicsError, LedgerError: the group was not made.
+            WrongArgument: the group has another filter or converter, or too many subscribers, or a
+                function cannot be loaded.
+            FunctionNotAllowed: the server does not allow a function of the group any more.
+            FunctionsUnavailable, TopicsError, LedgerError: the group was not made.
         """
         topic, record = self._named(name)
         subscriber = join.subscriber or self._ids.new(self._clock.now_ms())
@@ -445,11 +472,13 @@ class NamedTopicService:
                 converter_name=join.converter_name,
             )
             if not self._check_same(key, wanted):
+                await self._functions.load(FunctionNames(join.filter_name, join.converter_name))
                 # Its client may go while the group is written, which nothing else would end.
                 ending = partial(self._end_if_left, key)
                 timer = self._timers.call_after(ANONYMOUS_TIMEOUT_MS, ending)
                 await self._make_group(key, topic, record, wanted)
                 timer.cancel()
+        await self._load_functions(key)
         group = self._group(key)
         if group is None:
             raise _no_group(join.group, name)
@@ -460,6 +489,12 @@ class NamedTopicService:
         group.notify()
         await self._settle_commits(group)
         return self._allocation(group, subscriber)
+
+    async def _load_functions(self, key: GroupKey) -> None:
+        """Load the functions of a group. Raises FunctionNotAllowed, WrongArgument."""
+        names = self._functions_of(key)
+        check_stored_functions(key.name, names, self._function_modules)
+        await self._functions.load(names)
 
     async def leave(self, name: str, group: str, subscriber: int) -> None:
         """Remove a subscriber; an anonymous one takes its group along. Repeatable.
@@ -475,7 +510,7 @@ class NamedTopicService:
             await self._delete_group(found.key)
         elif found.ownership.leave(subscriber):
             self._arm(found)
-            found.notify()
+            self._notify(found)
 
     async def poll(self, name: str, poll: ChannelPoll) -> ChannelPollResult:
         """Return the next elements of a subscriber's channels; wait for some if there are none.
@@ -536,6 +571,7 @@ class NamedTopicService:
 
     async def _read(self, group: SubscriberGroup, poll: ChannelPoll) -> list[ChannelElements]:
         _, named = self._named(group.topic.name)
+        functions = self._functions_of(group.key)
         found: list[ChannelElements] = []
         room = min(poll.bytes_max, named.options.page_bytes)
         for fetch in poll.fetches:
@@ -549,6 +585,9 @@ class NamedTopicService:
             # A seek back moves the commit back: what is committed now does not come again.
             head = max(head, self._positions.record(group.key, fetch.channel).next_offset)
             elements = await read_channel(log, fetch, head_offset=head, bytes_max=room)
+            if elements is not None and functions != NO_FUNCTIONS:
+                place = Place(group.key, fetch.channel)
+                elements = await self._functions.apply(place, functions, elements, bytes_max=room)
             if elements is not None:
                 found.append(elements)
                 room -= sum(map(len, elements.batches))
@@ -711,6 +750,12 @@ class NamedTopicService:
         check_one_leader(topic.name, topic.record.leaders)
         return topic, record
 
+    def _functions_of(self, key: GroupKey) -> FunctionNames:
+        record = self._group_records.head(key)
+        if record is None:
+            return NO_FUNCTIONS
+        return FunctionNames(record.filter_name, record.converter_name)
+
     def _group(self, key: GroupKey) -> SubscriberGroup | None:
         """Return a group that exists, with its members."""
         record, topic = self._group_records.head(key), self._registry.get_by_id(key.topic_id)
@@ -783,7 +828,7 @@ class NamedTopicService:
         expired = group.ownership.expire(self._clock.monotonic_ms())
         self._arm(group)
         if expired:
-            group.notify()
+            self._notify(group)
             if group.is_anonymous:
                 self._end_if_left(group.key)
 

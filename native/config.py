@@ -31,7 +31,12 @@ class NativeConfig:
     either."""
     function_modules: tuple[str, ...] = ()
     """The modules whose functions subscriber groups of named topics may name as filter or
-    converter, separated by commas; a package includes the modules in it. Subscribers import
-    them."""
+    converter, separated by commas; a package includes the modules in it. The server imports them
+    in processes of their own."""
+    function_timeout_ms: int = 5_000
+    """How long these functions may take for the elements of one poll. They then go on one by one;
+    an element for which one takes longer is left out, and its receive fails."""
+    function_processes_max: int = 4
+    """Processes in which these functions run; groups with the same functions share one."""
     acknowledgements_max: int = 100_000
     """Pending acknowledgements of one consumer, likewise."""

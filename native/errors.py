@@ -102,6 +102,10 @@ class IllegalArgument(InvalidArgument):
     """A position, a time or an option of a named topic is wrong; nothing has changed."""
 
 
+class FunctionFailed(KledgerError):
+    """The filter or the converter of a group has failed for an element, which is left out."""
+
+
 class TopicFull(Full):
     """A named topic has as many unconsumed bytes as it may have; nothing was published."""
 

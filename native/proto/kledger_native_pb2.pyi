@@ -1042,26 +1042,38 @@ class ChannelFetch(_message.Message):
     def __init__(self, channel: _Optional[int] = ..., ownership: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class ChannelPollResult(_message.Message):
-    __slots__ = ("allocation", "elements")
+    __slots__ = ("allocation", "elements", "now_ms")
     ALLOCATION_FIELD_NUMBER: _ClassVar[int]
     ELEMENTS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     allocation: ChannelAllocation
     elements: _containers.RepeatedCompositeFieldContainer[ChannelElements]
-    def __init__(self, allocation: _Optional[_Union[ChannelAllocation, _Mapping]] = ..., elements: _Optional[_Iterable[_Union[ChannelElements, _Mapping]]] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, allocation: _Optional[_Union[ChannelAllocation, _Mapping]] = ..., elements: _Optional[_Iterable[_Union[ChannelElements, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class ElementFailure(_message.Message):
+    __slots__ = ("offset", "reason")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    reason: str
+    def __init__(self, offset: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ChannelElements(_message.Message):
-    __slots__ = ("channel", "ownership", "start_offset", "next_offset", "batches")
+    __slots__ = ("channel", "ownership", "start_offset", "next_offset", "batches", "failures")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     OWNERSHIP_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
     channel: int
     ownership: int
     start_offset: int
     next_offset: int
     batches: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, channel: _Optional[int] = ..., ownership: _Optional[int] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., batches: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    failures: _containers.RepeatedCompositeFieldContainer[ElementFailure]
+    def __init__(self, channel: _Optional[int] = ..., ownership: _Optional[int] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., batches: _Optional[_Iterable[bytes]] = ..., failures: _Optional[_Iterable[_Union[ElementFailure, _Mapping]]] = ...) -> None: ...
 
 class CommitChannelsRequest(_message.Message):
     __slots__ = ("topic", "request")

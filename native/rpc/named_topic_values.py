@@ -27,6 +27,7 @@ KINDS: tuple[type, ...] = (
     model.ChannelAllocation,
     model.ChannelFetch,
     model.ChannelPoll,
+    model.ElementFailure,
     model.ChannelElements,
     model.ChannelPollResult,
     model.ChannelTarget,

@@ -52,6 +52,8 @@ _ERRORS: ErrorTable[type[errors.KledgerError]] = ErrorTable(
         named_topics_errors.GroupDestroyed: errors.SubscriberGroupDestroyed,
         named_topics_errors.UnknownSubscriber: errors.SubscriberDisconnected,
         named_topics_errors.NotOwner: errors.IllegalState,
+        named_topics_errors.FunctionNotAllowed: errors.NotAllowed,
+        named_topics_errors.FunctionsUnavailable: errors.Unavailable,
         named_topics_errors.WrongArgument: errors.IllegalArgument,
         named_topics_errors.CapacityReached: errors.TopicFull,
         BatchError: errors.InvalidArgument,

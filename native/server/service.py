@@ -21,6 +21,7 @@ from kledger.delivery.partition_directory import PartitionDirectory
 from kledger.delivery.record_locations import committed_end, last_record, offset_of, record_at
 from kledger.delivery.subscribed_partition import SubscribedPartition
 from kledger.ledger import LedgerStore, Position
+from kledger.named_topics.group_functions import FunctionSettings
 from kledger.named_topics.model import (
     ChannelAllocation,
     ChannelEnds,
@@ -145,6 +146,7 @@ class NativeService:
         forget_topic: ForgetTopic | None = None,
         kafka_clients: KafkaClients | None = None,
         function_modules: Sequence[str] = (),
+        function_settings: FunctionSettings = FunctionSettings(),  # noqa: B008 - a value
         cluster: NativeCluster | None = None,
     ) -> None:
         """Prepare; nothing is opened yet.
@@ -161,6 +163,7 @@ class NativeService:
             forget_topic: called when a topic was deleted, to delete what else refers to it.
             kafka_clients: of the same server.
             function_modules: those of which subscriber groups may name functions.
+            function_settings: the limits of those functions.
             cluster: the broker's; None: the server is alone.
         """
         self._store = store
@@ -187,6 +190,7 @@ class NativeService:
             timers=timers,
             supervisor=supervisor,
             function_modules=function_modules,
+            function_settings=function_settings,
         )
 
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
@@ -603,6 +607,7 @@ class NativeService:
 
     async def close(self) -> None:
         """End every link and close every subscription; may be repeated."""
+        await self._named_topics.close()
         await self._partitions.close()
 
     async def _topic(self, name: str) -> Topic:

@@ -2,8 +2,16 @@
 
 import pytest
 
-from kledger.batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
-from kledger.batches.header import check
+from kledger.batches.builder import (
+    NO_PRODUCER,
+    BatchProducer,
+    NewRecord,
+    build_batch,
+    build_sparse_batch,
+)
+from kledger.batches.header import check, read_header, verify_checksum
+from kledger.batches.reader import iterate_records
+from kledger.batches.record import Record
 from tests.batches.words import NOW_MS
 
 
@@ -32,3 +40,18 @@ def test_producer_and_transaction_are_stated() -> None:
 def test_no_records_is_a_programmer_error() -> None:
     with pytest.raises(AssertionError):
         build_batch([], producer=NO_PRODUCER)
+
+
+def test_records_of_a_sparse_batch_keep_their_offsets_and_times() -> None:
+    records = [
+        Record(70, NOW_MS, b"k", b"v", (("h", b"1"),)),
+        Record(75, NOW_MS - 5, None, None),
+        Record(1_000, NOW_MS + 9, None, b""),
+    ]
+    built = build_sparse_batch(records)
+    header = read_header(built)
+    verify_checksum(built, header)
+    assert (70, 1_000, NOW_MS + 9) == (
+        header.base_offset, header.last_offset, header.max_timestamp
+    )  # fmt: skip
+    assert records == list(iterate_records(built))

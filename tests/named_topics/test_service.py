@@ -28,16 +28,11 @@ from kledger.named_topics.model import (
 from kledger.named_topics.service import NamedTopicService
 from kledger.topics import PartitionLog
 from tests.batches.words import batch
-from tests.named_topics.words import running
+from tests.named_topics.words import running, ticks
 from tests.topics.words import TopicStore, append
 
 Running = tuple[TopicStore, NamedTopicService]
 NEW = SubscriberJoin("g", 0, "", "")
-
-
-async def ticks() -> None:
-    for _ in range(30):
-        await asyncio.sleep(0)
 
 
 @pytest.fixture

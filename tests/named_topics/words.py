@@ -1,6 +1,7 @@
 """Words that the tests of the service share."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from kledger.delivery.partition_directory import PartitionDirectory
@@ -10,6 +11,19 @@ from kledger.named_topics.service import NamedTopicService
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from tests.topics.words import TopicStore, open_topics
+
+
+async def ticks() -> None:
+    """Let the loop run for a moment."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Return when a condition holds."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await ticks()
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ Must not know: what an application does with elements, seeks and commits.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from kledger.ledger import Position
@@ -18,7 +19,7 @@ from kledger.named_topics.model import (
     ChannelPollResult,
 )
 from kledger.native.client.message_decoder import TINY_BYTES_MAX
-from kledger.native.client.named_topics.element import Element, QueueCommit
+from kledger.native.client.named_topics.element import Element, FailedElement, QueueCommit
 from kledger.native.client.named_topics.membership import Membership
 from kledger.native.client.named_topics.receive_requests import ReceiveRequests
 from kledger.native.client.named_topics.subscriber_options import SubscriberOptions
@@ -237,6 +238,11 @@ class ChannelPolling:
                 for each in messages
                 if each.offset >= start_offset
             ]
+        if fetched.failures:
+            elements += [
+                FailedElement(channel, generation, each, commit) for each in fetched.failures
+            ]
+            elements.sort(key=attrgetter("offset"))
         self._state.accept(channel, generation, elements, fetched.next_offset)
 
     async def _decode(self, batch: bytes, channel: int) -> list[Message]:

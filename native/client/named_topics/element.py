@@ -12,9 +12,15 @@ from kledger.named_topics.model import (
     ILLEGAL_ARGUMENT,
     REJECTED,
     CommitOutcome,
+    ElementFailure,
 )
 from kledger.native.channel_position import ChannelPosition
-from kledger.native.errors import IllegalArgument, IllegalState, KledgerError
+from kledger.native.errors import (
+    FunctionFailed,
+    IllegalArgument,
+    IllegalState,
+    KledgerError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +109,20 @@ class Element:
         """Commit this element and all before it in its channel; see `Subscriber.commit`."""
         position = self.position
         return CommitResult.of(self.channel, position, await self._commit(self.channel, position))
+
+
+class FailedElement(Element):
+    """In the place of an element for which a function of the group has failed.
+
+    Attributes:
+        error: what the receive raises that gets it.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(
+        self, channel: int, generation: int, failure: ElementFailure, commit: QueueCommit
+    ) -> None:
+        """Args: failure: as the server reports it; commit: of its subscriber."""
+        super().__init__(channel, generation, failure.offset, 0, None, commit)
+        self.error = FunctionFailed(f"channel {channel}, {failure.offset}: {failure.reason}")

@@ -12,7 +12,6 @@ from contextlib import suppress
 
 from kledger.named_topics.model import ChannelAllocation, SubscriberJoin
 from kledger.native.client.close_once import CloseOnce
-from kledger.native.client.named_topics.functions import Function, load_function
 from kledger.native.client.named_topics.ownership_listeners import (
     ASSIGNED,
     LOST,
@@ -36,7 +35,7 @@ class Membership:
         is_connected: whether it is in the group, by the server's last answer.
         is_left: the application has disconnected it, and not received since.
         failure: why it can never join again.
-        filter, converter: its own, or those of the group.
+        has_group_functions: the server applies functions of the group to its elements.
     """
 
     def __init__(
@@ -61,8 +60,7 @@ class Membership:
         self.is_connected = False
         self.is_left = False
         self.failure: KledgerError | None = None
-        self.filter = options.filter.function
-        self.converter = options.converter.function
+        self.has_group_functions = False
         self.on_changed: Callable[[], None] = _nothing
         """Called when it has joined, or is disconnected."""
         self._services = services
@@ -86,10 +84,7 @@ class Membership:
             SubscriberJoin(options.group, self.id, options.filter.name, options.converter.name),
         )
         self.id, self.group = allocation.subscriber, allocation.group
-        self.filter = options.filter.function or _loaded("filter", allocation.filter_name)
-        self.converter = options.converter.function or _loaded(
-            "converter", allocation.converter_name
-        )
+        self.has_group_functions = bool(allocation.filter_name or allocation.converter_name)
         self.is_connected, self.is_left = True, False
         self.allocate(allocation)
         self.on_changed()
@@ -149,10 +144,6 @@ class Membership:
             await self.leave()
         self._state.disconnect()
         await self._listeners.finish()
-
-
-def _loaded(what: str, name: str) -> Function | None:
-    return load_function(what, name) if name else None
 
 
 def _nothing() -> None:

@@ -121,9 +121,11 @@ class NamedTopic:
             group: shares its elements with all subscribers of the group; None: an anonymous one,
                 which gets all.
             complete_on_empty: a receive on an empty topic ends with nothing, instead of waiting.
-            filter: skips elements for whose value it returns something false; "module:attribute":
-                the group's, else only this subscriber's.
-            converter: makes another value of each; None skips it. As `filter`.
+            filter: skips elements for whose value it returns something false. "module:attribute":
+                the group's, which the server applies to the stored bytes; else a callable, which
+                this subscriber applies to the value.
+            converter: makes another value of each; None skips it. As `filter`; the group's returns
+                bytes.
             listeners: objects with `on_assigned`, `on_revoked` and `on_lost`, each optional, plain
                 or coroutine; they get a frozenset of channels.
             deserializer: makes a value of the stored bytes; None: values are bytes.
@@ -169,7 +171,7 @@ class NamedTopic:
         names = {}
         for what, given in (("filter", filter), ("converter", converter)):
             function = group_function(what, given)
-            if function.function is not None and not function.name:
+            if function.function is not None:
                 raise IllegalArgument(f"{what} of a group: expected 'module:attribute'")
             names[f"{what}_name"] = function.name
         await self._services.broker.ensure_subscriber_group(self.name, name, **names)

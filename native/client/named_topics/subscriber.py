@@ -36,7 +36,7 @@ from kledger.native.channel_position import ChannelPosition
 from kledger.native.client.close_once import CloseOnce, ClosesOnExit
 from kledger.native.client.named_topics.channel_polling import ChannelPolling
 from kledger.native.client.named_topics.commit_queue import CommitQueue, PendingCommit
-from kledger.native.client.named_topics.element import CommitResult, Element
+from kledger.native.client.named_topics.element import CommitResult, Element, FailedElement
 from kledger.native.client.named_topics.flow_control import FlowControl
 from kledger.native.client.named_topics.membership import Membership
 from kledger.native.client.named_topics.receive_requests import Received, ReceiveRequests
@@ -76,6 +76,8 @@ class Subscriber(ClosesOnExit):
         self._services = services
         self._topic = topic
         self._options = options
+        own = (options.deserializer, options.filter.function, options.converter.function)
+        self._has_functions = own != (None, None, None)
         self._on_closed = on_closed
         self._closing = CloseOnce(services.supervisor, f"subscriber of {topic.name}")
         self._close_actions: list[Callable[[], object]] = []
@@ -152,6 +154,7 @@ class Subscriber(ClosesOnExit):
             IllegalState: the subscriber is closed, or its group was destroyed.
             Unavailable: it was disconnected, and could not join again.
             TopicNotFound: the topic was destroyed.
+            FunctionFailed: a function of the group has failed for an element, which is skipped.
             Exception: of `deserializer`, filter or converter; the element is skipped.
         """
         found = await self._receive(1)
@@ -212,12 +215,7 @@ class Subscriber(ClosesOnExit):
 
     def _take(self, count: int) -> Received:
         """Take elements; one that raises is skipped if it is the first, and else stays."""
-        functions = (
-            self._options.deserializer,
-            self._membership.filter,
-            self._membership.converter,
-        )
-        if functions == (None, None, None):
+        if not (self._has_functions or self._membership.has_group_functions):
             return self._state.take_some(count)
         found: Received = []
         while len(found) < count and (element := self._state.take()) is not None:
@@ -234,13 +232,16 @@ class Subscriber(ClosesOnExit):
 
     def _convert(self, element: Element) -> bool:
         """Set the value of an element; return False if filter or converter skip it."""
+        if isinstance(element, FailedElement):
+            raise element.error
+        options = self._options
         value: Any = element.binary_value
-        if self._options.deserializer is not None and value is not None:
-            value = self._options.deserializer(value)
-        if self._membership.filter is not None and not self._membership.filter(value):
+        if options.deserializer is not None and value is not None:
+            value = options.deserializer(value)
+        if options.filter.function is not None and not options.filter.function(value):
             return False
-        if self._membership.converter is not None:
-            value = self._membership.converter(value)
+        if options.converter.function is not None:
+            value = options.converter.function(value)
             if value is None:
                 return False
         element.value = value

@@ -12,7 +12,9 @@ import kledger
 from kledger.named_topics.subscriber_group import SubscriberGroup
 from kledger.process import ServerProcess
 from kledger.testing import Server
+from tests.native.contract.named_topics.group_functions import is_odd
 from tests.native.contract.named_topics.words import (
+    SETTINGS,
     Listener,
     publish,
     receive,
@@ -53,6 +55,25 @@ async def test_subscriber_goes_on_behind_its_commit_when_its_server_is_restarted
         await until(lambda: listener.calls.count(("assigned", frozenset({0, 1}))) == 2)
         assert ("lost", frozenset({0, 1})) == listener.calls[1]
     await server.stop()
+
+
+async def test_group_whose_function_is_not_allowed_any_more_gets_no_subscribers(
+    tmp_path: Path,
+) -> None:
+    async with kledger.embedded(tmp_path, settings=SETTINGS) as client:
+        topic = await client.named_topic("orders", channel_count=1)
+        await topic.ensure_subscriber_group("g", filter=f"{is_odd.__module__}:is_odd")
+        await publish(topic, values(2))
+    async with kledger.embedded(tmp_path) as client:
+        topic = await client.named_topic("orders")
+        message = "filter of group g: expected .* one of the modules .none., got .*is_odd"
+        with pytest.raises(kledger.NotAllowed, match=message):
+            await topic.create_subscriber(group="g")
+        await topic.create_subscriber(group="h")
+    async with kledger.embedded(tmp_path, settings=SETTINGS) as client:
+        topic = await client.named_topic("orders")
+        subscriber = await topic.create_subscriber(group="g")
+        assert [b"1"] == await receive_values(subscriber, 1)
 
 
 async def test_anonymous_subscriber_leaves_nothing_behind_a_restart_of_its_server(

@@ -44,7 +44,8 @@ def test_codes_are_the_ones_that_clients_know() -> None:
         "consumer_assign", "subscription_not_found", "subscription_fenced", "already_closed",
         "timeout", "invalid_argument", "not_in_sequence", "not_allowed", "unavailable",
         "compaction_running", "illegal_state", "illegal_argument", "subscriber_disconnected",
-        "subscriber_group_destroyed", "topic_full", "namespace_not_found", "namespace_exists",
+        "subscriber_group_destroyed", "topic_full", "function_failed", "namespace_not_found",
+            "namespace_exists",
         "offload_in_progress", "not_leader_for_partition",
     } == set(CODES)  # fmt: skip
 
