@@ -22,7 +22,7 @@ from kledger.ledger.record_table import (
     RecordTable,
     submit_together,
 )
-from kledger.named_topics.capacity import TopicCapacity
+from kledger.named_topics.capacity import TopicCapacities
 from kledger.named_topics.channel_plan import check_one_leader, default_channel_count
 from kledger.named_topics.channel_positions import ChannelPositions
 from kledger.named_topics.channel_reads import read_channel
@@ -45,7 +45,6 @@ from kledger.named_topics.group_functions import (
 from kledger.named_topics.log_trimming import LogTrimming
 from kledger.named_topics.model import (
     ALL_CHANNELS,
-    NO_LIMIT,
     SEEK_KINDS,
     TO_TIME,
     ChannelAllocation,
@@ -154,7 +153,9 @@ class NamedTopicService:
         """The groups of each topic."""
         self._positions = ChannelPositions(self._topics, self._channels, self._keys_of, clock)
         self._groups: dict[GroupKey, SubscriberGroup] = {}
-        self._capacities: dict[UUID, TopicCapacity] = {}
+        self.capacities = TopicCapacities(
+            self._topics, self._positions, partitions, clock=clock, timers=timers
+        )
         self._opening = asyncio.Lock()
         self._ids = SubscriberIds()
         self._trimming = LogTrimming(clock, supervisor, self._trimmed_logs)
@@ -240,22 +241,6 @@ class NamedTopicService:
         await _submit([self._topics.change(topic.id, record)])
         return NamedTopicInfo(topic.name, topic.partition_count, options)
 
-    def capacity(self, topic: Topic) -> TopicCapacity | None:
-        """Return the capacity of a topic; None: it is unlimited, or the topic is no named topic."""
-        named = self._topics.get(topic.id)
-        if named is None or named.options.max_unconsumed_bytes == NO_LIMIT:
-            return None
-        found = self._capacities.get(topic.id)
-        if found is None:
-            found = self._capacities[topic.id] = TopicCapacity(
-                topic.name,
-                named.options.max_unconsumed_bytes,
-                partial(self._unconsumed, topic),
-                clock=self._clock,
-                timers=self._timers,
-            )
-        return found
-
     async def wait_for_room(self, name: str, size: int, wait_ms: int) -> bool:
         """Wait until a batch fits into a topic; return False if it did not in that time.
 
@@ -264,16 +249,8 @@ class NamedTopicService:
             TopicsError, LedgerError: a channel cannot be read.
         """
         topic, _ = self._named(name)
-        capacity = self.capacity(topic)
+        capacity = self.capacities.of(topic)
         return capacity is None or await capacity.wait(size, min(wait_ms, WAIT_MS_MAX))
-
-    async def _unconsumed(self, topic: Topic) -> AsyncIterator[tuple[PartitionLog, int]]:
-        """Yield every log of a topic, with the first offset that some group has not committed."""
-        _, named = self._named(topic.name)
-        for opened in await self._partitions.open_all(topic.name):
-            found = await self._positions.log_of(named, opened.log)
-            next_offsets = self._positions.next_offsets(topic.id, opened.log.index)
-            yield opened.log, logical_start(found, next_offsets, is_retaining=False)
 
     def check_named(self, name: str) -> None:
         """Check that a topic is a named topic. Raises NamedTopicNotFound."""
@@ -292,7 +269,7 @@ class NamedTopicService:
         """
         for key in [*self._keys_of.get(topic_id, ())]:
             await self._delete_group(key)
-        self._capacities.pop(topic_id, None)
+        self.capacities.forget(topic_id)
         if self._topics.head(topic_id) is not None:
             await _submit([self._topics.change(topic_id, None)])
 
@@ -386,15 +363,10 @@ class NamedTopicService:
         if channels := self._channels.heads(key):
             changes.append(self._channels.change(key, dict.fromkeys(channels)))
         await _submit(changes)
-        self._note_freed(key.topic_id)
+        self.capacities.note_freed(key.topic_id)
         group = self._groups.pop(key, None)
         if group is not None:
             self._end(group)
-
-    def _note_freed(self, topic_id: UUID) -> None:
-        capacity = self._capacities.get(topic_id)
-        if capacity is not None:
-            capacity.freed.notify()
 
     def _end(self, group: SubscriberGroup) -> None:
         group.is_destroyed = True
@@ -635,7 +607,7 @@ class NamedTopicService:
                 views[channel] = view
         if records:
             await _submit([self._channels.change(key, records)])
-            self._note_freed(topic.id)
+            self.capacities.note_freed(topic.id)
         return outcomes
 
     def _view(
@@ -699,7 +671,7 @@ class NamedTopicService:
             records[channel] = decision.record
         if records:
             await _submit([self._channels.change(group.key, records)])
-            self._note_freed(group.key.topic_id)
+            self.capacities.note_freed(group.key.topic_id)
         return outcomes
 
     async def ends(self, name: str, group: str, subscriber: int, channel: int) -> list[ChannelEnds]:

@@ -240,7 +240,7 @@ class NativeService:
         opened = await self._open(topic, partition)
         if opened.log.is_terminated:
             raise TopicTerminated(f"partition {opened.name} is terminated")
-        capacity = self._named_topics.capacity(opened.topic)
+        capacity = self._named_topics.capacities.of(opened.topic)
         return ServerProducerLink(opened, self._store, on_ended, capacity)
 
     async def open_consumer(
