@@ -45,6 +45,7 @@ from kledger.named_topics.group_functions import (
 from kledger.named_topics.log_trimming import LogTrimming
 from kledger.named_topics.model import (
     ALL_CHANNELS,
+    NO_LIMIT,
     SEEK_KINDS,
     TO_TIME,
     ChannelAllocation,
@@ -90,7 +91,7 @@ from kledger.runtime.signal import Signal
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.topics import PartitionLog, Topic, TopicRegistry
-from kledger.topics.errors import TopicAlreadyExists, UnknownTopic
+from kledger.topics.errors import TopicAlreadyExists, TopicsError, UnknownTopic
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ class NamedTopicService:
         self._functions = GroupFunctions(
             store.compute_pool, timers=timers, supervisor=supervisor, settings=function_settings
         )
-        self._topics = RecordTable(store, TOPIC_ROWS)
+        self._topics = RecordTable(store, TOPIC_ROWS, self._on_topic_replayed)
         self._group_records = RecordTable(store, GROUP_ROWS, self._on_group_replayed)
         self._channels = GroupedRecordTable(store, CHANNEL_ROWS)
         self._keys_of: dict[UUID, dict[GroupKey, None]] = {}
@@ -200,7 +201,10 @@ class NamedTopicService:
             except UnknownTopic:
                 if not create:
                     raise NamedTopicNotFound(f"there is no named topic {name!r}") from None
-                return await self._create(name, channel_count, options)
+                try:
+                    return await self._create(name, channel_count, options)
+                except TopicAlreadyExists:  # a Kafka client, or another broker, was first
+                    topic = self._topic(name)
             topic.check_leader(0)
             record = self._topics.head(topic.id)
             if record is None and not create:
@@ -214,7 +218,6 @@ class NamedTopicService:
                 check_repeated(record.options, options, what=f"named topic {topic.name}")
             if channel_count > topic.partition_count:
                 await self._registry.create_partitions(topic.name, channel_count)
-                self.note_partitions(topic)
             elif 0 < channel_count < topic.partition_count:
                 raise WrongArgument(
                     f"channel_count of {topic.name}: expected at least {topic.partition_count}, "
@@ -225,20 +228,20 @@ class NamedTopicService:
     async def _create(
         self, name: str, channel_count: int, options: NamedTopicOptions
     ) -> NamedTopicInfo:
-        count = channel_count or default_channel_count()
-        is_new = True
+        """Create a topic with its record, which comes first: without its topic it means nothing."""
+        count, configs = channel_count or default_channel_count(), topic_configs(options)
+        self._registry.check_creation(name, partitions=count, configs=configs, has_one_leader=True)
+        topic_id = self._registry.new_id()
+        self._trimming.begin()
+        record = NamedTopicRecord(options, owns_log=True)
+        await _submit([self._topics.change(topic_id, record)])
         try:
             topic = await self._registry.create(
-                name, partitions=count, configs=topic_configs(options), has_one_leader=True
+                name, partitions=count, configs=configs, has_one_leader=True, topic_id=topic_id
             )
-        except TopicAlreadyExists:  # a Kafka client, or another broker, has created it meanwhile
-            topic, is_new = self._topic(name), False
-            topic.check_leader(0)
-            check_one_leader(topic.name, topic.record.leaders)
-            await self._registry.keep_one_leader(topic)
-        record = NamedTopicRecord(options, owns_log=is_new)
-        self._trimming.begin()
-        await _submit([self._topics.change(topic.id, record)])
+        except TopicsError:
+            await _submit([self._topics.change(topic_id, None)])
+            raise
         return NamedTopicInfo(topic.name, topic.partition_count, options)
 
     async def wait_for_room(self, name: str, size: int, wait_ms: int) -> bool:
@@ -273,8 +276,18 @@ class NamedTopicService:
         if self._topics.head(topic_id) is not None:
             await _submit([self._topics.change(topic_id, None)])
 
-    def note_partitions(self, topic: Topic) -> None:
-        """Allocate channels that were added to a topic."""
+    def _on_topic_replayed(self, topic_id: UUID) -> None:
+        if self._topics.get(topic_id) is None:
+            self._registry.unwatch(topic_id)
+        else:
+            self._registry.watch(topic_id, partial(self._on_topic_changed, topic_id))
+
+    def _on_topic_changed(self, topic_id: UUID) -> None:
+        """Allocate channels that were added to a topic, whoever did; or forget a deleted one."""
+        topic = self._registry.get_by_id(topic_id)
+        if topic is None:
+            self._in_background(self.forget(topic_id), "rows of a deleted topic")
+            return
         for key in self._keys_of.get(topic.id, ()):
             group = self._groups.get(key)
             if group is not None and group.ownership.grow(topic.partition_count):
@@ -529,7 +542,10 @@ class NamedTopicService:
         if group.ownership.epoch != poll.epoch:
             await self._settle_commits(group)
             return ChannelPollResult(self._allocation(group, poll.subscriber), ())
-        return ChannelPollResult(None, tuple(elements)) if elements else None
+        if not elements:
+            return None
+        expires = self._named(group.topic.name)[1].options.element_expiry_ms != NO_LIMIT
+        return ChannelPollResult(None, tuple(elements), self._clock.now_ms() if expires else 0)
 
     async def _settle_commits(self, group: SubscriberGroup) -> None:
         """Wait for the commits of former owners that are under way, before new ones begin.

@@ -17,7 +17,7 @@ from kledger.ledger import LedgerError, LedgerStore, TableStore
 from kledger.ledger.record_table import RecordChange, RecordTable, submit_together
 from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.entropy import Entropy, SystemEntropy
-from kledger.runtime.listeners import Listeners
+from kledger.runtime.listeners import Listener, Listeners
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.config.topic_config import (
     TopicDefaults,
@@ -118,6 +118,8 @@ class TopicRegistry:
         self.tier = tier
         """Where ledgers are offloaded to; None: nowhere."""
         self._deleted_topics = DeletedTopics(store, self._supervisor, tier)
+        self._watched: dict[UUID, Listeners] = {}
+        """By the ids of topics."""
         self.idle_closed = Listeners(store.containment)
         """Called after idle partitions were closed, so that caches of logs drop them."""
 
@@ -192,6 +194,7 @@ class TopicRegistry:
         replication: int = USE_DEFAULT,
         assigned: Sequence[int] | None = None,
         has_one_leader: bool = False,
+        topic_id: UUID | None = None,
     ) -> TopicRecord:
         """Check what `create` checks, and change nothing.
 
@@ -208,7 +211,7 @@ class TopicRegistry:
         if replication not in (USE_DEFAULT, 1):
             raise InvalidReplicationFactor(f"replication factor {replication}, expected 1 or -1")
         record = TopicRecord(
-            name, self._entropy.uuid4(), count, dict(configs or {}), self._clock.now_ms()
+            name, topic_id or self.new_id(), count, dict(configs or {}), self._clock.now_ms()
         )
         if self.placement is not None:
             leaders = self.placement.place(count, assigned=assigned, has_one_leader=has_one_leader)
@@ -248,7 +251,24 @@ class TopicRegistry:
             raise unknown_namespace(namespace)
         self.namespaces.check_new(namespace)
 
+    def watch(self, topic_id: UUID, listener: Listener) -> None:
+        """Call back when a topic has got partitions, and when it was deleted; then no more.
+
+        Args:
+            topic_id: of a topic that may be created later.
+            listener: looks for itself what has changed.
+        """
+        self._watched.setdefault(topic_id, Listeners(self._store.containment)).add(listener)
+
+    def unwatch(self, topic_id: UUID) -> None:
+        """Call nobody back any more about a topic."""
+        self._watched.pop(topic_id, None)
+
     # Changes
+
+    def new_id(self) -> UUID:
+        """Return an id for a topic, so that others can refer to it before it is created."""
+        return self._entropy.uuid4()
 
     async def create(
         self,
@@ -259,6 +279,7 @@ class TopicRegistry:
         replication: int = USE_DEFAULT,
         assigned: Sequence[int] | None = None,
         has_one_leader: bool = False,
+        topic_id: UUID | None = None,
     ) -> Topic:
         """Create a topic; -1 is the default.
 
@@ -269,6 +290,7 @@ class TopicRegistry:
             replication: 1 is all that there is.
             assigned: the brokers that lead its partitions; None: any.
             has_one_leader: this broker leads all partitions, also those that are added.
+            topic_id: what `new_id` has returned; None: a new one.
 
         Raises:
             TopicsError: see `check_creation`.
@@ -283,6 +305,7 @@ class TopicRegistry:
                 replication=replication,
                 assigned=assigned,
                 has_one_leader=has_one_leader,
+                topic_id=topic_id,
             )
             changes = [self._records.change(record.name, record)]
             if not self.namespaces.exists(namespace := namespace_of(record.name)):
@@ -625,9 +648,12 @@ class TopicRegistry:
         elif record is None:
             self._remove(topic)
         else:
+            known_count = topic.partition_count
             topic.apply(record)
             if self._addition is not None:
                 self._addition.follow()
+            if topic.partition_count > known_count and topic.id in self._watched:
+                self._watched[topic.id].notify()
         self.epoch += 1
 
     def _leader_epoch_changed(self, broker_id: int) -> None:
@@ -659,6 +685,9 @@ class TopicRegistry:
         del self._by_id[topic.id]
         del self._collisions[collision_key(topic.name)]
         topic.mark_deleted()
+        watching = self._watched.pop(topic.id, None)
+        if watching is not None:
+            watching.notify()
         if not topic.is_settled:
             self._deleted_topics.settle_first(topic.id, topic.settle)
         if self.placement is not None:

@@ -334,7 +334,6 @@ class NativeService:
             # The leader of a named topic, as it has the groups that get the new channels.
             topic = await self._partitions.topic_of(name, 0)
             await self._registry.create_partitions(topic.name, count)
-        self._named_topics.note_partitions(topic)
 
     async def terminate(self, name: str) -> list[RecordLocation]:
         """Refuse further batches; return the newest record of each partition.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from kledger.named_topics.model import (
 from kledger.named_topics.service import NamedTopicService
 from kledger.topics import PartitionLog
 from tests.batches.words import batch
-from tests.named_topics.words import running, ticks
+from tests.named_topics.words import running, ticks, until
 from tests.topics.words import TopicStore, append
 
 Running = tuple[TopicStore, NamedTopicService]
@@ -159,21 +160,104 @@ async def test_anonymous_groups_that_a_restart_finds_wait_for_their_subscribers(
         engine.drop_unsynced()
 
 
-async def test_rows_of_a_topic_that_another_facade_deleted_go_with_the_next_start() -> None:
+async def test_rows_of_a_topic_that_another_facade_deletes_go_with_it(served: Running) -> None:
+    opened, service = served
+    found = await service.join("t", NEW)
+    await opened.registry.delete("t")
+    with pytest.raises(NamedTopicNotFound):
+        await service.poll("t", ChannelPoll("g", found.subscriber, 1, 0, 0, 1, ()))
+    assert [] == service.names()
+    await until(lambda: not list(opened.store.scan_rows(b"named-")))
+
+
+async def test_rows_of_a_topic_that_was_deleted_before_a_kill_go_with_the_next_start() -> None:
     engine = FaultyEngine(None)
     async with running(engine) as (opened, service):
         await service.open("t", channel_count=1, options=NamedTopicOptions(), create=True)
-        found = await service.join("t", NEW)
-        await opened.registry.delete("t")
-        with pytest.raises(NamedTopicNotFound):
-            await service.poll("t", ChannelPoll("g", found.subscriber, 1, 0, 0, 1, ()))
-        assert [] == service.names()
+        await service.join("t", NEW)
+        deletion = engine.hold_next("commit")
+        deleting = asyncio.create_task(opened.registry.delete("t"))
+        await deletion.reached()
+        hold = engine.hold_next("commit")
+        deletion.release()
+        await deleting
+        await hold.reached()
         assert [] != list(opened.store.scan_rows(b"named-"))
         engine.drop_unsynced()
+        hold.release()
     async with running(engine) as (opened, _):
-        while list(opened.store.scan_rows(b"named-")):
-            await ticks()
+        await until(lambda: not list(opened.store.scan_rows(b"named-")))
         engine.drop_unsynced()
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2])
+async def test_server_that_is_killed_while_it_creates_a_named_topic_has_all_of_it_or_nothing(
+    commits: int,
+) -> None:
+    """The topic came first: it stayed, and its log was not trimmed as that of a named topic."""
+    engine = FaultyEngine(None)
+    async with running(engine) as (_, service):
+        creating = asyncio.create_task(
+            service.open("t", channel_count=1, options=NamedTopicOptions(), create=True)
+        )
+        for _ in range(commits):
+            hold = engine.hold_next("commit")
+            await hold.reached()
+            hold.release()
+        if commits < 2:
+            hold = engine.hold_next("commit")
+            await hold.reached()
+            creating.cancel()
+            engine.drop_unsynced()
+            hold.release()
+        else:
+            await creating
+            engine.drop_unsynced()
+    async with running(engine) as (opened, service):
+        assert (["t"] if commits == 2 else []) == service.names()
+        assert (commits == 2) == (opened.registry.get("t") is not None)
+        count = 1 if commits == 2 else 0
+        await until(lambda: len(list(opened.store.scan_rows(b"named-"))) == count)
+        engine.drop_unsynced()
+
+
+async def test_named_topic_of_a_topic_that_is_created_meanwhile_leaves_its_log_alone(
+    served: Running,
+) -> None:
+    opened, service = served
+    create = opened.registry.create
+
+    async def late(name: str, **named: Any) -> object:
+        await create(name, partitions=2)
+        return await create(name, **named)
+
+    opened.registry.create = late  # type: ignore[assignment, method-assign]
+    found = await service.open("u", channel_count=0, options=NamedTopicOptions(), create=True)
+    assert 2 == found.channel_count
+    assert ["t", "u"] == service.names()
+    topic = opened.registry.get("u")
+    assert topic is not None
+    record = service._topics.get(topic.id)
+    assert record is not None
+    assert not record.owns_log
+    assert 2 == len(list(opened.store.scan_rows(b"named-topic")))
+
+
+async def test_poll_that_waits_hears_at_once_of_channels_that_another_facade_adds(
+    served: Running,
+) -> None:
+    opened, service = served
+    found = await service.join("t", NEW)
+    poll = ChannelPoll("g", found.subscriber, found.epoch, 0, 60_000, 1 << 20, ())
+    polling = asyncio.create_task(service.poll("t", poll))
+    await ticks()
+    assert not polling.done()
+    await opened.registry.create_partitions("t", 5)
+    allocation = (await polling).allocation
+    assert allocation is not None
+    assert (5, [0, 1, 2, 3, 4]) == (
+        allocation.channel_count, [each.channel for each in allocation.channels]
+    )  # fmt: skip
 
 
 async def test_groups_and_subscribers_have_limits(

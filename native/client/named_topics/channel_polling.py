@@ -20,6 +20,7 @@ from kledger.named_topics.model import (
 )
 from kledger.native.client.message_decoder import TINY_BYTES_MAX
 from kledger.native.client.named_topics.element import Element, FailedElement, QueueCommit
+from kledger.native.client.named_topics.expired_elements import ExpiredElements
 from kledger.native.client.named_topics.membership import Membership
 from kledger.native.client.named_topics.receive_requests import ReceiveRequests
 from kledger.native.client.named_topics.subscriber_options import SubscriberOptions
@@ -53,6 +54,7 @@ class ChannelPolling:
         state: SubscriberState,
         requests: ReceiveRequests,
         membership: Membership,
+        expired: ExpiredElements,
     ) -> None:
         """Prepare; `start` begins to poll.
 
@@ -63,6 +65,7 @@ class ChannelPolling:
             state: gets what comes.
             requests: the receives that wait.
             membership: of the subscriber in its group.
+            expired: gets the time of the server.
         """
         self._services = services
         self._topic = topic
@@ -70,6 +73,7 @@ class ChannelPolling:
         self._state = state
         self._requests = requests
         self._membership = membership
+        self._expired = expired
         self._serve: Callable[[], None]
         self._queue_commit: QueueCommit
         self._changed = Signal()
@@ -165,6 +169,7 @@ class ChannelPolling:
         result = None if task.cancelled() else task.result()
         if result is None or poll.epoch != state.epoch:
             return
+        self._expired.note_server_time(result.now_ms)
         if result.allocation is not None:
             self._membership.allocate(result.allocation)
         elif completes and not result.elements and (fetches or not state.channels):

@@ -37,6 +37,7 @@ from kledger.native.client.close_once import CloseOnce, ClosesOnExit
 from kledger.native.client.named_topics.channel_polling import ChannelPolling
 from kledger.native.client.named_topics.commit_queue import CommitQueue, PendingCommit
 from kledger.native.client.named_topics.element import CommitResult, Element, FailedElement
+from kledger.native.client.named_topics.expired_elements import ExpiredElements
 from kledger.native.client.named_topics.flow_control import FlowControl
 from kledger.native.client.named_topics.membership import Membership
 from kledger.native.client.named_topics.receive_requests import Received, ReceiveRequests
@@ -85,6 +86,7 @@ class Subscriber(ClosesOnExit):
         self._requests = ReceiveRequests()
         self._commits = CommitQueue(self._send_commits, services.supervisor)
         self._membership = Membership(services, topic, options, self._state, self._closing)
+        self._expired = ExpiredElements(services.clock, topic.options.element_expiry_ms)
         self._polling = ChannelPolling(
             services,
             topic,
@@ -92,6 +94,7 @@ class Subscriber(ClosesOnExit):
             state=self._state,
             requests=self._requests,
             membership=self._membership,
+            expired=self._expired,
         )
         self._membership.on_changed = self._polling.refresh
         self._exclusive = asyncio.Lock()
@@ -215,7 +218,8 @@ class Subscriber(ClosesOnExit):
 
     def _take(self, count: int) -> Received:
         """Take elements; one that raises is skipped if it is the first, and else stays."""
-        if not (self._has_functions or self._membership.has_group_functions):
+        may_raise = self._has_functions or self._membership.has_group_functions
+        if not (may_raise or self._expired.is_possible):
             return self._state.take_some(count)
         found: Received = []
         while len(found) < count and (element := self._state.take()) is not None:
@@ -231,9 +235,11 @@ class Subscriber(ClosesOnExit):
         return found
 
     def _convert(self, element: Element) -> bool:
-        """Set the value of an element; return False if filter or converter skip it."""
+        """Set the value of an element; return False if it is skipped, or has expired."""
         if isinstance(element, FailedElement):
             raise element.error
+        if element in self._expired:
+            return False
         options = self._options
         value: Any = element.binary_value
         if options.deserializer is not None and value is not None:

@@ -313,6 +313,28 @@ async def test_expired_elements_are_gone_for_everyone(
     assert 0 == await subscriber.get_remaining_messages()
 
 
+async def test_prefetched_elements_that_expire_are_not_handed_out(
+    timed_client: kledger.Client, clock: ManualClock
+) -> None:
+    topic = await timed_client.named_topic("short", channel_count=1, element_expiry_ms=1_000)
+    subscriber = await topic.create_subscriber(group="g", complete_on_empty=True)
+    await publish(topic, values(1))
+    clock.advance(600)
+    await publish(topic, values(2, first=1))
+    fetched = subscriber._state._channels[0]
+    await until(lambda: len(fetched.elements) == 3)
+    clock.advance(399)
+    assert values(1) == await receive_values(subscriber, 1)
+    await subscriber.seek_to_head(0)
+    await until(lambda: len(fetched.elements) == 3)
+    clock.advance(1)
+    assert values(1, first=1) == await receive_values(subscriber, 1)
+    clock.advance(600)
+    assert await soon(subscriber.receive()) is None
+    await publish(topic, [b"new"])
+    assert [b"new"] == await receive_values(subscriber, 1)
+
+
 async def test_storage_follows_what_all_groups_have_committed(
     timed_client: kledger.Client, clock: ManualClock
 ) -> None:
