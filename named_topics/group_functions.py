@@ -326,14 +326,14 @@ class GroupFunctions:
         self._process_count += 1
 
     async def _start(self, names: FunctionNames) -> "_FunctionProcess":
-        holding = AsyncExitStack()
+        holding, limit_ms = AsyncExitStack(), max(LOAD_TIMEOUT_MS, self._settings.timeout_ms)
         entering = holding.enter_async_context(self._pool.session(FunctionRun, names))
         try:
-            return _FunctionProcess(await self._timed(entering, LOAD_TIMEOUT_MS), holding)
+            return _FunctionProcess(await self._timed(entering, limit_ms), holding)
         except FunctionsNotLoaded as error:
             raise WrongArgument(str(error)) from None
         except TimeoutError:
-            message = f"{_shown(names)} cannot be loaded within {LOAD_TIMEOUT_MS} ms"
+            message = f"{_shown(names)} cannot be loaded within {limit_ms} ms"
             raise WrongArgument(message) from None
         except ComputeProcessDied as error:
             raise WrongArgument(f"{_shown(names)} cannot be loaded: {error}") from None

@@ -45,6 +45,7 @@ async def _publishing(world: World, process: PublisherProcess, channel: int, cou
     for _ in range(count):
         process.sent += 1
         values.append(b"%d|%s|%d" % (channel, name.encode(), process.sent))
+        world.model.begun_ms[values[-1]] = world.machine.clock.now_ms()
     results = await asyncio.gather(*map(publisher.publish, values), return_exceptions=True)
     for value, result in zip(values, results, strict=True):
         if isinstance(result, kledger.PublishStatus):

@@ -10,12 +10,21 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import kledger
-from kledger.named_topics.model import ALREADY_COMMITTED, COMMITTED, ChannelAllocation, SeekOutcome
+from kledger.named_topics.model import (
+    ALREADY_COMMITTED,
+    COMMITTED,
+    UNOWNED,
+    ChannelAllocation,
+    SeekOutcome,
+)
 from kledger.native.client.named_topics.subscriber_state import OwnershipChange, SubscriberState
-from kledger.native.errors import IllegalArgument
+from kledger.native.errors import IllegalArgument, IllegalState
 from tests.simulation.invariants import check
 from tests.simulation.named_topics.model import ChannelModel, GroupModel, Period, TopicModel
 from tests.simulation.named_topics.network import Link
+
+ANSWER_MS_MAX = 11_500
+"""How long an answer of the server may be on its way, mostly because its client is frozen."""
 
 
 class Stamped(NamedTuple):
@@ -25,11 +34,13 @@ class Stamped(NamedTuple):
         data: what was published.
         period: of its channel; None: the subscriber does not own it.
         committed: the last offset of it that the subscriber has committed by then.
+        now_ms: when it was handed out.
     """
 
     data: bytes
     period: Period | None
     committed: int
+    now_ms: int
 
 
 class Member:
@@ -91,7 +102,7 @@ class Member:
         period = self.periods.get(number)
         revision, committed = self._committed.get(number, (-1, -1))
         is_same = period is not None and period.revision == revision
-        return Stamped(data, period, committed if is_same else -1)
+        return Stamped(data, period, committed if is_same else -1, self._topic.now_ms())
 
     # What its application gets
 
@@ -102,13 +113,19 @@ class Member:
         channel = self.group.channel(element.channel)
         check(stamped.data.startswith(b"%d|" % element.channel), f"{what}: {stamped.data!r}")
         self._topic.seen(element.channel, offset, stamped.data)
+        expiry_ms = self._topic.expiry_ms
+        if expiry_ms is not None:
+            age_ms = stamped.now_ms - element.timestamp_ms
+            check(age_ms < expiry_ms + ANSWER_MS_MAX, f"{what}: {offset} comes, it has expired")
         period = stamped.period
         check(period, f"{what}: {offset} of a channel that it does not own")
         check(offset > stamped.committed, f"{what}: {offset} comes again, it is committed")
         check(offset >= period.next, f"{what}: {offset} comes again, or late, after {period.last}")
+        keeps = self.group.keeps
+        check(keeps is None or keeps(stamped.data), f"{what}: {offset} comes, it is filtered out")
         may = channel.may_be_at()
         check(
-            offset == period.next or not may or offset <= max(may),
+            not may or all(map(channel.is_left_out, range(max(period.next, *may), offset))),
             f"{what}: {offset} comes, and {period.next} was next",
         )
         period.last = offset
@@ -123,11 +140,13 @@ class Member:
         """Note the result of committing an element that was received."""
         period = element.value.period
         has_moved = channel.has_moved(period.revision)
-        if result.status in {COMMITTED, ALREADY_COMMITTED} and not has_moved:
+        if result.status in {COMMITTED, ALREADY_COMMITTED, UNOWNED} and not has_moved:
             known = self._committed.get(element.channel, (-1, -1))
             self._committed[element.channel] = max(
                 known, (period.revision, element.position.offset)
             )
+        is_refused = isinstance(result.error, IllegalState) and self._topic.allows_unowned
+        check(not is_refused, f"{self}: a commit without ownership is refused: {result.error}")
         is_unread = isinstance(result.error, IllegalArgument)
         check(
             has_moved or not is_unread,

@@ -6,8 +6,9 @@ of offsets at which its group may stand. What the model does not expect raises I
 Must not know: rows, ownership plans, clocks, clients.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from kledger.named_topics.model import (
     ALREADY_COMMITTED,
@@ -15,6 +16,7 @@ from kledger.named_topics.model import (
     TO_HEAD,
     TO_POSITION,
     TO_TAIL,
+    UNOWNED,
     ChannelAllocation,
     ChannelElements,
     ChannelTarget,
@@ -80,6 +82,7 @@ class ChannelModel:
         skipped: by subscriber and revision, the offset that it has sought to.
         revision: the highest that is known.
         owner: of the newest ownership, which is `ownership`.
+        is_left_out: whether the element at an offset may not come: it is filtered out, or expired.
     """
 
     choices: set[int]
@@ -91,6 +94,7 @@ class ChannelModel:
     revision: int = 0
     ownership: int = -1
     owner: Owner = (-1, 0)
+    is_left_out: Callable[[int], bool] = lambda _: False
 
     def may_be_at(self) -> set[int]:
         """Return where the group may stand now; empty: anywhere."""
@@ -111,17 +115,21 @@ class ChannelModel:
     # Commits
 
     def end_commit(self, sent: CommitSent, outcome: CommitOutcome | None, what: str) -> None:
-        """Note the outcome of a commit; None: it is not known."""
+        """Note the outcome of a commit; None: it is not known.
+
+        One without ownership may cover what only the owner of the channel was sent.
+        """
         del self.commits[sent]
         after = sent.offset + 1
         if outcome is None:
             if self.choices and after > min(self.choices):
                 self.choices.add(after)
-        elif outcome.status == COMMITTED:
+        elif outcome.status in {COMMITTED, UNOWNED}:
             before = self.may_be_at()
             if before:
                 check(min(before) < after, f"{what}: committed {sent.offset} behind {before}")
-                self._check_covered(sent, range(max(self.choices), after), what)
+                if outcome.status == COMMITTED:
+                    self._check_covered(sent, range(max(self.choices), after), what)
             self.choices = set() if sent.may_be_undone else {after}
         elif outcome.status == ALREADY_COMMITTED and (before := self.may_be_at()):
             check(max(before) >= after, f"{what}: {sent.offset} is not committed: {before}")
@@ -132,7 +140,11 @@ class ChannelModel:
             return
         received = self.received.get((sent.subscriber, sent.revision), set())
         skipped = self.skipped.get((sent.subscriber, sent.revision), 0)
-        lost = [each for each in offsets if each >= skipped and each not in received]
+        lost = [
+            each
+            for each in offsets
+            if each >= skipped and each not in received and not self.is_left_out(each)
+        ]
         check(not lost, f"{what}: {lost} are committed, and {sent.subscriber} never got them")
 
     # Seeks
@@ -163,15 +175,36 @@ class ChannelModel:
 
 
 class GroupModel:
-    """One group."""
+    """One group.
 
-    def __init__(self, name: str) -> None:
+    Attributes:
+        keeps: its filter.
+    """
+
+    def __init__(
+        self, name: str, topic: "TopicModel", *, keeps: Callable[[bytes], bool] | None = None
+    ) -> None:
         self.name = name
+        self.topic = topic
         self.channels: dict[int, ChannelModel] = {}
+        self.keeps = keeps
 
     def channel(self, number: int) -> ChannelModel:
         """Return a channel; one that was added begins at its start."""
-        return self.channels.setdefault(number, ChannelModel({0}))
+        found = self.channels.get(number)
+        if found is None:
+            found = self.channels[number] = self._new_channel(number, 0)
+        return found
+
+    def _new_channel(self, number: int, next_offset: int) -> ChannelModel:
+        return ChannelModel({next_offset}, is_left_out=partial(self._is_left_out, number))
+
+    def _is_left_out(self, number: int, offset: int) -> bool:
+        value = self.topic.values.get((number, offset))
+        if value is None:
+            return self.keeps is not None or self.topic.expires
+        is_filtered = self.keeps is not None and not self.keeps(value)
+        return is_filtered or self.topic.may_have_expired(value)
 
     def what(self, number: int) -> str:
         return f"channel {number} of {self.name}"
@@ -180,21 +213,21 @@ class GroupModel:
 
     @classmethod
     def joined_anonymously(
-        cls, allocation: ChannelAllocation, ends: Mapping[int, int], *, is_retaining: bool
+        cls, allocation: ChannelAllocation, ends: Mapping[int, int], topic: "TopicModel"
     ) -> "GroupModel":
         """Return the group of a new anonymous subscriber, which begins at the tail, or the head.
 
         Args:
             allocation: what the server answers.
             ends: what was surely published when it was asked.
-            is_retaining: whether it begins at the head.
+            topic: its own.
         """
-        group = cls(allocation.group)
+        group = cls(allocation.group, topic)
         for each in allocation.channels:
-            group.channels[each.channel] = ChannelModel({each.next_offset})
+            group.channels[each.channel] = group._new_channel(each.channel, each.next_offset)
             is_right = (
-                each.next_offset == 0
-                if is_retaining
+                each.next_offset == 0 or topic.expires
+                if topic.is_retaining
                 else each.next_offset >= ends.get(each.channel, 0)
             )
             check(is_right, f"{group.what(each.channel)} begins at {each.next_offset}")
@@ -295,7 +328,7 @@ class GroupModel:
             outcome = None if outcomes is None else outcomes[index]
             if outcome is not None:
                 end = ends.get(target.channel, 0)
-                _check_target(target, outcome, channel, end, what=what)
+                _check_target(target, outcome, channel, end, what=what, expires=self.topic.expires)
             channel.end_seek(
                 target, outcome, request.subscriber, is_committing=request.is_committing, what=what
             )
@@ -307,7 +340,13 @@ class GroupModel:
 
 
 def _check_target(
-    target: ChannelTarget, outcome: SeekOutcome, channel: ChannelModel, end: int, *, what: str
+    target: ChannelTarget,
+    outcome: SeekOutcome,
+    channel: ChannelModel,
+    end: int,
+    *,
+    what: str,
+    expires: bool,
 ) -> None:
     """Check where a seek has led: to its target, the head or the tail."""
     found = outcome.next_offset
@@ -318,7 +357,7 @@ def _check_target(
         check(found >= min(wanted, end), f"{what}: sought to {wanted}, found {found} before it")
         # An element that this group has not committed is never before the head.
         upto = max(channel.choices | {each.offset + 1 for each in channel.commits}, default=None)
-        if upto is not None and channel.pending_seeks == 1:
+        if upto is not None and channel.pending_seeks == 1 and not expires:
             check(found <= max(wanted, upto), f"{what}: sought to {wanted}, found {found}")
 
 
@@ -328,19 +367,48 @@ class TopicModel:
 
     Attributes:
         is_retaining: whether committed elements stay.
+        allows_unowned: whether subscribers may commit in channels that they do not own.
+        expiry_ms: the age at which elements expire; None: never.
+        now_ms: returns the wall time, which is that of the server, too.
         values: what was published or received, by channel and offset.
         groups: by name.
     """
 
     is_retaining: bool
+    allows_unowned: bool
+    expiry_ms: int | None
+    now_ms: Callable[[], int]
     values: dict[tuple[int, int], bytes] = field(default_factory=dict)
     groups: dict[str, GroupModel] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     """By channel the offset behind the last acknowledged value."""
+    begun_ms: dict[bytes, int] = field(default_factory=dict)
+    """When a value was published at the earliest."""
+    ended_ms: dict[tuple[int, int], int] = field(default_factory=dict)
+    """When a value was published at the latest, by channel and offset."""
+
+    @property
+    def expires(self) -> bool:
+        return self.expiry_ms is not None
+
+    def may_have_expired(self, value: bytes) -> bool:
+        """Return whether a value may be gone."""
+        if self.expiry_ms is None:
+            return False
+        return self.begun_ms.get(value, 0) + self.expiry_ms <= self.now_ms()
+
+    def expired_count(self, channel: int, offsets: range) -> int:
+        """Return how many of some elements are surely gone."""
+        if self.expiry_ms is None:
+            return 0
+        before_ms = self.now_ms() - self.expiry_ms
+        known = (self.ended_ms.get((channel, each)) for each in offsets)
+        return sum(each is not None and each <= before_ms for each in known)
 
     def published(self, channel: int, offset: int, value: bytes) -> None:
         """Note a value that a publisher has a position of."""
         self.seen(channel, offset, value)
+        self.ended_ms[channel, offset] = self.now_ms()
         self.ends[channel] = max(self.ends.get(channel, 0), offset + 1)
 
     def seen(self, channel: int, offset: int, value: bytes) -> None:

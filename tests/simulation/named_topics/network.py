@@ -208,7 +208,7 @@ class Link:
             allocation = await server.service.join_subscriber(topic, join)
             if allocation.group not in model.groups:
                 model.groups[allocation.group] = GroupModel.joined_anonymously(
-                    allocation, ends, is_retaining=model.is_retaining
+                    allocation, ends, model
                 )
             self._group(allocation.group).allocated(server.number, allocation)
             return allocation

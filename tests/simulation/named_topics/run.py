@@ -16,6 +16,7 @@ from tests.simulation.disk import Disk
 from tests.simulation.faults import Faults
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.named_topics.actions import ACTIONS, pause
+from tests.simulation.named_topics.filters import is_kept
 from tests.simulation.named_topics.member import WatchedState
 from tests.simulation.named_topics.model import GroupModel, TopicModel
 from tests.simulation.named_topics.network import Network
@@ -33,6 +34,7 @@ from tests.simulation.schedule import Schedule
 from tests.simulation.seed_profile import SeedProfile
 
 TASKS_MAX = 16
+FILTER = f"{is_kept.__module__}:{is_kept.__name__}"
 FAULT_RATES = {"write": (0.0, 0.0, 0.02, 0.08), "read": (0.0, 0.0, 0.05)}
 """Lower ones than of ledgers alone: a fault ends more, and takes longer to recover from."""
 
@@ -56,6 +58,9 @@ class NamedTopicRun:
             is_retaining=random.random() < 0.3,
             timeout_ms=random.choice((4_000, 10_000)),
             page_bytes=random.choice((1, 300, 1 << 20)),
+            allows_unowned=random.random() < 0.2,
+            has_filter=random.random() < 0.5,
+            expiry_ms=20_000 if random.random() < 0.15 else None,
         )
         self._schedule = Schedule(Random(f"{seed} when"), self._profile.pace)
         self._clock = SimulatedClock(self._schedule)
@@ -114,7 +119,13 @@ class NamedTopicRun:
 
     async def _begin(self, loop: SimulatedLoop) -> World:
         """Start a server and publishers, with two groups of a new topic."""
-        model = TopicModel(self._settings.is_retaining)
+        settings = self._settings
+        model = TopicModel(
+            is_retaining=settings.is_retaining,
+            allows_unowned=settings.allows_unowned,
+            expiry_ms=settings.expiry_ms,
+            now_ms=self._clock.now_ms,
+        )
         machine = Machine(
             disk=Disk(),
             faults=self._faults,
@@ -139,21 +150,24 @@ class NamedTopicRun:
         for number in range(PUBLISHERS):
             link, client = await world.open_client()
             world.publishers.append(PublisherProcess(f"p{number}", link, client))
-        settings = self._settings
         topic = await world.publishers[0].client.named_topic(
             TOPIC,
             channel_count=settings.channel_count,
             retain_values=settings.is_retaining,
             subscriber_timeout_ms=settings.timeout_ms,
             page_bytes=settings.page_bytes,
+            allow_unowned_commits=settings.allows_unowned,
+            element_expiry_ms=settings.expiry_ms,
         )
         assert world.server is not None
         await world.server.registry.alter_configs(
             TOPIC, {"internal.segment.bytes": self._random.choice(("150", "400", "100000"))}
         )
         for name in ("a", "b"):
-            await topic.ensure_subscriber_group(name)
-            model.groups[name] = GroupModel(name)
+            is_filtered = name == "b" and settings.has_filter
+            await topic.ensure_subscriber_group(name, filter=FILTER if is_filtered else None)
+            keeps = is_kept if is_filtered else None
+            model.groups[name] = GroupModel(name, model, keeps=keeps)
         return world
 
     def _write_line(self, text: str) -> None:

@@ -25,6 +25,7 @@ from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import Disk
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.faults import Faults
+from tests.simulation.named_topics.filters import is_kept
 from tests.simulation.schedule import Schedule
 from tests.simulation.threads import simulated_threads
 from tests.topics.words import CleanerSettings
@@ -86,6 +87,7 @@ class ServerProcess:
             supervisor=supervisor,
             cleaner=Cleaner(registry, store, clock, supervisor, CleanerSettings()),
             offloading=Offloading(registry, store, clock, supervisor),
+            function_modules=(is_kept.__module__,),
         )
         server = cls(number, engine, store, registry, supervisor, service)
         store.on_fatal = lambda error: None if server.is_over else on_stopped(str(error))

@@ -44,7 +44,7 @@ async def settle(world: World) -> None:
     server = world.server
     assert server is not None
     await _compare(world, server)
-    if world.random.random() < DRAINS:
+    if world.random.random() < DRAINS and not world.model.expires:
         await _drain(world)
         if world.random.random() < COMMITS:
             await _commit_all(world)
@@ -118,8 +118,12 @@ async def _compare(world: World, server: ServerProcess) -> None:
             end = ends.get(each.channel, 0)
             check(each.end_offset == end, f"{what} ends at {each.end_offset}, expected {end}")
             left = end - each.next_offset
-            check(each.remaining == left, f"{what}: {each.remaining} remain, expected {left}")
-        if alive:
+            is_right = each.remaining == left
+            if world.model.expires:
+                left -= world.model.expired_count(each.channel, range(each.next_offset, end))
+                is_right = each.remaining <= left
+            check(is_right, f"{what}: {each.remaining} remain, expected {left}")
+        if alive and not world.model.expires:
             left = sum(each.remaining for each in group.channels)
             counts = [
                 await each.subscriber.get_remaining_messages()
@@ -170,10 +174,12 @@ def _has_everything(world: World, member: Member) -> bool:
     assert topic is not None
     ends = {each.index: each.high_watermark for each in topic.open_partitions()}
     # What it had received before, and has committed since it joined again, does not come.
-    return all(
-        max(period.next, *member.group.channel(number).choices) >= ends.get(number, 0)
-        for number, period in member.periods.items()
-    )
+    for number, period in member.periods.items():
+        channel = member.group.channel(number)
+        left = range(max(period.next, *channel.choices), ends.get(number, 0))
+        if not all(map(channel.is_left_out, left)):
+            return False
+    return True
 
 
 async def _commit_all(world: World) -> None:

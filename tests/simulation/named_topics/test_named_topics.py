@@ -11,16 +11,30 @@ from typing import Any
 
 import pytest
 
+from kledger.batches.header import read_header
+from kledger.batches.pacing import Pause
 from kledger.ledger.record_table import GroupedRecordTable, RecordChange, submit_together
+from kledger.named_topics import group_functions
 from kledger.named_topics import service as service_module
 from kledger.named_topics.channel_plan import allocate
 from kledger.named_topics.commit_plan import ChannelView, CommitDecision, decide_commit
+from kledger.named_topics.element_expiry import ElementExpiry
+from kledger.named_topics.function_run import (
+    FunctionLimits,
+    FunctionNames,
+    FunctionOutput,
+    FunctionRun,
+    apply_functions,
+)
+from kledger.named_topics.group_functions import GroupFunctions, Place
 from kledger.named_topics.log_trimming import LogTrimming
-from kledger.named_topics.model import ChannelAllocation, SeekOutcome
+from kledger.named_topics.model import ChannelAllocation, ChannelElements, SeekOutcome
 from kledger.named_topics.ownership_state import NO_OWNER, ChannelOwnership
 from kledger.named_topics.seek_plan import SeekDecision, decide_seek
 from kledger.named_topics.service import NamedTopicService
 from kledger.named_topics.subscriber_group import SubscriberGroup
+from kledger.native.client.named_topics.element import Element
+from kledger.native.client.named_topics.expired_elements import ExpiredElements
 from kledger.native.client.named_topics.subscriber_state import SubscriberState
 from kledger.topics import PartitionLog
 from tests.simulation.named_topics.run import NamedTopicRun
@@ -145,6 +159,56 @@ def keeps_what_is_committed(
     """A subscriber that joins again hands out what it commits meanwhile."""
 
 
+async def filters_nothing(
+    _: GroupFunctions, _place: Place, _names: FunctionNames, found: ChannelElements, **_named: int
+) -> ChannelElements:
+    """The filter of a group is stored, and not applied."""
+    return found
+
+
+async def filters_too_much(
+    functions: GroupFunctions,
+    place: Place,
+    names: FunctionNames,
+    found: ChannelElements,
+    *,
+    bytes_max: int,
+) -> ChannelElements:
+    """Of what a filter leaves, the last batch gets lost, unless it is the only one."""
+    left = await right_apply(functions, place, names, found, bytes_max=bytes_max)
+    return left._replace(batches=left.batches[:-1] or left.batches)
+
+
+def goes_on_behind_the_page(
+    run: FunctionRun, data: memoryview, sizes: Sequence[int], limits: FunctionLimits, pause: Pause
+) -> FunctionOutput:
+    """A call that ends at its limit of bytes loses the rest of what was read."""
+    output = right_apply_functions(run, data, sizes, limits._replace(bytes_max=1), pause)
+    last = read_header(data[sum(sizes) - sizes[-1] :]).last_offset
+    return output._replace(next_offset=last + 1)
+
+
+def refuses_all_but_owners(
+    view: ChannelView | None, channel: int, offset: int, *, what: str
+) -> CommitDecision:
+    """Nobody commits without ownership, whatever the option says."""
+    if view is not None:
+        view = view._replace(may_be_unowned=False)
+    return decide_commit(view, channel, offset, what=what)
+
+
+async def expires_nothing(_: ElementExpiry, _log: PartitionLog, _expiry_ms: int) -> int:
+    """Elements stay, however old they are."""
+    return 0
+
+
+def hands_out_what_has_expired(_: ExpiredElements, _element: Element) -> bool:
+    """What was pre-fetched is handed out, however old it is by then."""
+    return False
+
+
+right_apply = GroupFunctions.apply
+right_apply_functions = apply_functions
 right_submit = service_module._submit
 right_allocation = NamedTopicService._allocation
 right_trimmed_logs = NamedTopicService._trimmed_logs
@@ -161,6 +225,14 @@ MISTAKES = (
     TopicMistake(SubscriberState, "seeked", keeps_what_was_fetched, "comes"),
     TopicMistake(
         SubscriberState, "committed", keeps_what_is_committed, "comes again, it is", seeds=300
+    ),
+    TopicMistake(GroupFunctions, "apply", filters_nothing, "it is filtered out"),
+    TopicMistake(GroupFunctions, "apply", filters_too_much, "was next"),
+    TopicMistake(group_functions, "apply_functions", goes_on_behind_the_page, "was next"),
+    TopicMistake(service_module, "decide_commit", refuses_all_but_owners, "is refused"),
+    TopicMistake(ElementExpiry, "first_offset", expires_nothing, "remain, expected", seeds=120),
+    TopicMistake(
+        ExpiredElements, "__contains__", hands_out_what_has_expired, "it has expired", seeds=300
     ),
 )
 

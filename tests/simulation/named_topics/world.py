@@ -45,6 +45,9 @@ class TopicSettings:
     is_retaining: bool
     timeout_ms: int
     page_bytes: int
+    allows_unowned: bool
+    has_filter: bool
+    expiry_ms: int | None
 
 
 class PublisherProcess:

@@ -9,7 +9,10 @@ from kledger.runtime.manual_clock import ManualClock
 from kledger.testing import Server
 from tests.native.contract.words import SOON_MS
 
-SETTINGS: Mapping[str, object] = {"native.function_modules": "json, tests.native.contract"}
+SETTINGS: Mapping[str, object] = {
+    "native.function_modules": "json, tests.native.contract",
+    "native.function_timeout_ms": 600_000,  # for slow machines; none of these functions blocks
+}
 TIMEOUT_MS = 10_000
 """How long a subscriber of these tests may be silent, by a manual clock."""
 
