@@ -172,7 +172,7 @@ class GroupFunctions:
     async def _has_ended(self, task: "asyncio.Task[Any]") -> bool:
         """Wait for a task, for as long as a call may take."""
         if task.done():
-            return True
+            return not task.cancelled()
         changed = Signal()
         timer = self._timers.call_after(self._settings.timeout_ms, changed.notify)
         notify = lambda _: changed.notify()  # noqa: E731 - it is removed again

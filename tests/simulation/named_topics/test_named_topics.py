@@ -217,11 +217,11 @@ MISTAKES = (
     TopicMistake(ChannelOwnership, "_allocate", keeps_numbers_of_owners, "is owned by"),
     TopicMistake(ChannelOwnership, "expire", never_expires, "has the subscribers"),
     TopicMistake(service_module, "decide_commit", lets_anyone_commit, "never got them", seeds=300),
-    TopicMistake(service_module, "decide_seek", rolls_nothing_back, "expected one of"),
+    TopicMistake(service_module, "decide_seek", rolls_nothing_back, "was next"),
     TopicMistake(NamedTopicService, "_allocation", begins_with_what_is_new, "its owner begins at"),
     TopicMistake(LogTrimming, "trim", trims_nothing, "begins at 0, expected"),
     TopicMistake(NamedTopicService, "_trimmed_logs", trims_everything, "0 remain, expected"),
-    TopicMistake(service_module, "_submit", answers_before_it_is_durable, "expected one of"),
+    TopicMistake(service_module, "_submit", answers_before_it_is_durable, "committed 0 behind"),
     TopicMistake(SubscriberState, "seeked", keeps_what_was_fetched, "comes"),
     TopicMistake(
         SubscriberState, "committed", keeps_what_is_committed, "comes again, it is", seeds=300
