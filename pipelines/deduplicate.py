@@ -5,12 +5,14 @@ horizon. Records of one expression are taken in the order of their offsets, so i
 partition, the result does not depend on where micro-batches end. Must not know: where records come
 from.
 
-The state keeps one time for each expression, until the newest event time is two horizons ahead. A
-record that is more than a horizon behind the newest one is dropped as late, and Spark counts it:
-whether it is a duplicate is not known any more.
+The state keeps the event times of the records of an expression that passed, each until the newest
+event time is two horizons ahead; they are more than a horizon apart, so they are few. A record that
+is more than a horizon behind the newest one is dropped as late, and Spark counts it: whether it is
+a duplicate is not known any more.
 """
 
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -94,19 +96,20 @@ def _first_ones(records: DataFrame, within: str) -> DataFrame:
 class FirstOfKey(StatefulProcessor):
     """Lets the first record of an expression pass, and none for a while; runs on executors.
 
-    The state is the event time of the last record that passed, with a timer for its end.
+    The state is the event times of the records that passed, with a timer for the end of the last.
     """
 
     def __init__(self, horizon_ms: int) -> None:
         """Args: horizon_ms: two records whose times are at most so far apart are duplicates."""
         self._horizon_ms = horizon_ms
         self._handle: Any = None
-        self._last: Any = None
+        self._passed: Any = None
 
     def init(self, handle: Any) -> None:
         """Open the state."""
         self._handle = handle
-        self._last = handle.getValueState("last", "time_ms long")
+        # Spark 4.0 returns no arrays from a state, so the times are a text.
+        self._passed = handle.getValueState("passed", "times_ms string")
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -118,13 +121,13 @@ class FirstOfKey(StatefulProcessor):
         import pandas as pd
 
         batch = pd.concat(list(rows)).sort_values(["offset", "partition"])
-        before = int(self._last.get()[0]) if self._last.exists() else None
+        watermark = timerValues.getCurrentWatermarkInMs()
+        before = [each for each in self._times() if each >= watermark - self._horizon_ms]
         times_ms = [int(each) for each in batch["time_ms"]]
-        passing, last = pass_first(times_ms, before, self._horizon_ms)
-        if last is not None and last != before:
-            self._last.update((last,))
-            watermark = timerValues.getCurrentWatermarkInMs()
-            self._handle.registerTimer(max(last + self._horizon_ms, watermark) + 1)
+        passing, passed = pass_first(times_ms, before, self._horizon_ms)
+        if passed != before:
+            self._passed.update((" ".join(map(str, passed)),))
+            self._handle.registerTimer(max(passed[-1] + self._horizon_ms, watermark) + 1)
         yield batch.loc[passing, ["key", "value", "headers", "timestamp"]]
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
@@ -133,34 +136,40 @@ class FirstOfKey(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
         expiredTimerInfo: Any,  # noqa: N803 - Spark's name
     ) -> "Iterator[pd.DataFrame]":
-        """Forget a time that is too far back for any record that is not late."""
-        if self._last.exists():
-            end = int(self._last.get()[0]) + self._horizon_ms
-            if end < timerValues.getCurrentWatermarkInMs():
-                self._last.clear()
+        """Forget times that are too far back for any record that is not late."""
+        times_ms = self._times()
+        end = timerValues.getCurrentWatermarkInMs() - self._horizon_ms
+        if times_ms and times_ms[-1] < end:
+            self._passed.clear()
         return iter(())
 
     def close(self) -> None:
         """Nothing is open."""
 
+    def _times(self) -> list[int]:
+        if not self._passed.exists():
+            return []
+        return [int(each) for each in self._passed.get()[0].split()]
+
 
 def pass_first(
-    times_ms: list[int], last: int | None, horizon_ms: int
-) -> tuple[list[bool], int | None]:
+    times_ms: list[int], passed: list[int], horizon_ms: int
+) -> tuple[list[bool], list[int]]:
     """Decide which records of one expression pass.
 
     Args:
         times_ms: their event times, in the order of their offsets.
-        last: the time of the last one that passed before; None if that is forgotten.
+        passed: the times of those that passed before, ascending.
         horizon_ms: two records whose times are at most so far apart are duplicates.
 
     Returns:
-        Whether each passes, and the time of the last one that did.
+        Whether each passes, and the times of all that did, ascending.
     """
-    passing = []
+    passing, passed = [], passed.copy()
     for time_ms in times_ms:
-        is_first = last is None or abs(time_ms - last) > horizon_ms
+        at = bisect_left(passed, time_ms - horizon_ms)
+        is_first = at == len(passed) or passed[at] > time_ms + horizon_ms
         if is_first:
-            last = time_ms if last is None else max(last, time_ms)
+            passed.insert(at, time_ms)
         passing.append(is_first)
-    return passing, last
+    return passing, passed

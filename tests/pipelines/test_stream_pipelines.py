@@ -163,12 +163,12 @@ def test_run_ends_where_all_records_were_deleted(
 
 def expected_passing(records: list[SentRecord], horizon_ms: int) -> list[SentRecord]:
     """Records in the order of their offsets, without those that come too soon behind another."""
-    last: dict[bytes | None, int] = {}
+    passed: dict[bytes | None, list[int]] = defaultdict(list)
     passing = []
     for record in records:
-        key = record.key
-        if key not in last or abs(record.timestamp_ms - last[key]) > horizon_ms:
-            last[key] = max(record.timestamp_ms, last.get(key, record.timestamp_ms))
+        times_ms = passed[record.key]
+        if all(abs(record.timestamp_ms - each) > horizon_ms for each in times_ms):
+            times_ms.append(record.timestamp_ms)
             passing.append(record)
     return passing
 
