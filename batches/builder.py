@@ -21,7 +21,7 @@ from kledger.batches.header import (
     TRANSACTIONAL_BIT,
     refresh_checksum,
 )
-from kledger.batches.record import Header, Record, append_record
+from kledger.batches.record import Header, Record, append_record, rest_of_record
 
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
@@ -36,6 +36,14 @@ class NewRecord(NamedTuple):
     key: Buffer | None = None
     timestamp: int = 0
     headers: Sequence[Header] = ()
+    attributes: int = 0
+
+
+class EncodedRecord(NamedTuple):
+    """A record whose contents are encoded: `batches.record.rest_of_record`."""
+
+    rest: Buffer
+    timestamp: int = 0
     attributes: int = 0
 
 
@@ -60,6 +68,32 @@ def build_batch(
     leader_epoch: int = -1,
     log_append_time_ms: int | None = None,
 ) -> bytearray:
+    """Build one batch of `encoded` records; as `build_encoded_batch`."""
+    return build_encoded_batch(
+        map(encoded, records),
+        codec=codec,
+        producer=producer,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        log_append_time_ms=log_append_time_ms,
+    )
+
+
+def encoded(record: NewRecord) -> EncodedRecord:
+    """Return a record for `build_encoded_batch`."""
+    value, key, timestamp, headers, attributes = record
+    return EncodedRecord(rest_of_record(key, value, headers), timestamp, attributes)
+
+
+def build_encoded_batch(
+    records: Iterable[EncodedRecord],
+    *,
+    codec: int = Codec.NONE,
+    producer: BatchProducer = NO_PRODUCER,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    log_append_time_ms: int | None = None,
+) -> bytearray:
     """Build one batch; the first record's timestamp becomes the base timestamp.
 
     Args:
@@ -70,7 +104,7 @@ def build_batch(
         leader_epoch: epoch of the log; brokers ignore it.
         log_append_time_ms: if given, the time of every record.
     """
-    body, count, base_timestamp, max_timestamp = _encode(records)
+    pieces, count, base_timestamp, max_timestamp = _encode(records)
     assert count > 0, "a batch needs at least one record"
     attributes = int(codec)
     if producer.is_transactional:
@@ -79,7 +113,7 @@ def build_batch(
         attributes |= LOG_APPEND_TIME_BIT
         max_timestamp = log_append_time_ms
     return _assemble(
-        compress(codec, body),
+        pieces if codec == Codec.NONE else [compress(codec, b"".join(pieces))],
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         attributes=attributes,
@@ -96,19 +130,17 @@ def build_sparse_batch(records: Sequence[Record]) -> bytearray:
         records: at least one, ascending by offset.
     """
     first, last = records[0], records[-1]
-    body = bytearray()
+    pieces: list[Buffer] = []
     for record in records:
         append_record(
-            body,
-            timestamp_delta=record.timestamp - first.timestamp,
-            offset_delta=record.offset - first.offset,
-            key=record.key,
-            value=record.value,
-            headers=record.headers,
-            attributes=record.attributes,
+            pieces,
+            rest_of_record(record.key, record.value, record.headers),
+            record.timestamp - first.timestamp,
+            record.offset - first.offset,
+            record.attributes,
         )
     return _assemble(
-        body,
+        pieces,
         base_offset=first.offset,
         leader_epoch=-1,
         attributes=int(Codec.NONE),
@@ -135,9 +167,9 @@ def build_control_batch(
         value=_CONTROL_VALUE.pack(0, coordinator_epoch),
         timestamp=timestamp_ms,
     )
-    body, count, base_timestamp, max_timestamp = _encode([record])
+    pieces, count, base_timestamp, max_timestamp = _encode([encoded(record)])
     return _assemble(
-        body,
+        pieces,
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
@@ -147,28 +179,22 @@ def build_control_batch(
     )
 
 
-def _encode(records: Iterable[NewRecord]) -> tuple[bytearray, int, int, int]:
-    body = bytearray()
+def _encode(records: Iterable[EncodedRecord]) -> tuple[list[Buffer], int, int, int]:
+    """Return the pieces of the body, which are joined once, and count and times of the records."""
+    pieces: list[Buffer] = []
     count = 0
     base_timestamp = max_timestamp = -1
-    for count, record in enumerate(records, 1):
+    for count, (rest, timestamp, attributes) in enumerate(records, 1):
         if count == 1:
-            base_timestamp = max_timestamp = record.timestamp
-        max_timestamp = max(max_timestamp, record.timestamp)
-        append_record(
-            body,
-            timestamp_delta=record.timestamp - base_timestamp,
-            offset_delta=count - 1,
-            key=record.key,
-            value=record.value,
-            headers=record.headers,
-            attributes=record.attributes,
-        )
-    return body, count, base_timestamp, max_timestamp
+            base_timestamp = max_timestamp = timestamp
+        elif timestamp > max_timestamp:
+            max_timestamp = timestamp
+        append_record(pieces, rest, timestamp - base_timestamp, count - 1, attributes)
+    return pieces, count, base_timestamp, max_timestamp
 
 
 def _assemble(
-    body: Buffer,
+    pieces: Sequence[Buffer],
     *,
     base_offset: int,
     leader_epoch: int,
@@ -179,8 +205,8 @@ def _assemble(
     last_offset_delta: int | None = None,
 ) -> bytearray:
     """Return a whole batch. `last_offset_delta`: None: records follow each other."""
-    size = BATCH_OVERHEAD + len(body)
-    batch = bytearray(size)
+    batch = bytearray().join([bytes(BATCH_OVERHEAD), *pieces])
+    size = len(batch)
     HEADER_STRUCT.pack_into(
         batch,
         0,
@@ -197,6 +223,5 @@ def _assemble(
         producer.base_sequence,
         count,
     )
-    batch[BATCH_OVERHEAD:] = body
     refresh_checksum(batch)
     return batch

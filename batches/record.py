@@ -8,7 +8,7 @@ delta, key length (-1 null), key, value length (-1 null), value, header count, t
 length, key, value length (-1 null), value. All numbers but the attributes are zigzag varints.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kledger.batches.buffers import Buffer
@@ -169,7 +169,11 @@ def check_rest(body: Buffer, fields: RecordFields, pause: Pause = no_pause) -> N
     end = fields.end
     position = _behind(fields.key_start, fields.key_size, end)
     size, position = read_varint(body, position)
-    position = _behind(position, size, end)
+    check_headers(body, _behind(position, size, end), end, pause)
+
+
+def check_headers(body: Buffer, position: int, end: int, pause: Pause = no_pause) -> None:
+    """Check what `read_headers` would read, likewise."""
     count, position = read_varint(body, position)
     if count == 0 and position == end:
         return
@@ -238,32 +242,61 @@ def _slice(body: Buffer, position: int, size: int, end: int) -> tuple[bytes | No
 
 
 def append_record(
-    out: bytearray,
-    *,
-    timestamp_delta: int,
-    offset_delta: int,
-    key: Buffer | None,
-    value: Buffer | None,
-    headers: Sequence[Header],
-    attributes: int = 0,
+    out: list[Buffer], rest: Buffer, timestamp_delta: int, offset_delta: int, attributes: int
 ) -> None:
-    """Append one record in its uncompressed form."""
-    fields = bytearray((attributes,))
-    write_varint(fields, timestamp_delta)
-    write_varint(fields, offset_delta)
-    _append_bytes(fields, key)
-    _append_bytes(fields, value)
-    write_varint(fields, len(headers))
-    for name, header_value in headers:
-        _append_bytes(fields, name.encode("utf-8", "surrogateescape"))
-        _append_bytes(fields, header_value)
-    write_varint(out, len(fields))
-    out += fields
+    """Append the pieces of one record in its uncompressed form; `rest`: see `rest_of_record`."""
+    prefix = b"%c%b%b" % (attributes, varint(timestamp_delta), varint(offset_delta))
+    out += (varint(len(prefix) + len(rest)), prefix, rest)
 
 
-def _append_bytes(out: bytearray, data: Buffer | None) -> None:
-    if data is None:
-        out.append(1)  # the zigzag form of -1
-        return
-    write_varint(out, len(data))
-    out += data
+def rest_of_record(
+    key: Buffer | None, value: Buffer | None, headers: Sequence[Header] = ()
+) -> bytes:
+    """Return key, value and headers of a record, as they are written.
+
+    What is before them, length, times and offset, depends on the batch.
+    """
+    parts: tuple[Buffer, ...] = (
+        _NULL if key is None else varint(len(key)),
+        b"" if key is None else key,
+        _NULL if value is None else varint(len(value)),
+        b"" if value is None else value,
+        _encoded_headers(headers) if headers else _NO_HEADERS,
+    )
+    return b"".join(parts)
+
+
+def varint(value: int) -> bytes:
+    """Return `value` as a zigzag varint; small numbers, by far the most, from a table."""
+    if 0 <= value < _VARINTS_KNOWN:
+        return _VARINTS[value]
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+def _varints() -> Iterator[bytes]:
+    for value in range(_VARINTS_KNOWN):
+        out = bytearray()
+        write_varint(out, value)
+        yield bytes(out)
+
+
+_VARINTS_KNOWN = 2048
+_VARINTS = tuple(_varints())
+_NULL, _NO_HEADERS = b"\x01", b"\x00"
+"""The zigzag forms of -1 and 0."""
+
+
+def _encoded_headers(headers: Sequence[Header]) -> bytearray:
+    out = bytearray(varint(len(headers)))
+    for name, value in headers:
+        encoded = name.encode("utf-8", "surrogateescape")
+        out += varint(len(encoded))
+        out += encoded
+        if value is None:
+            out += _NULL
+        else:
+            out += varint(len(value))
+            out += value
+    return out

@@ -1,10 +1,11 @@
 """PartitionProducer: groups the messages of one partition into batches and sends them in order.
 
 Rule: one group of batches is in flight at a time, so that no message overtakes another; messages
-that arrive meanwhile leave with the next group. Every message has its own outcome. A batch whose
-link was lost is resent with the same producer id, epoch and sequence, so the server stores it once.
-After a batch that was not stored, the next one begins a new epoch; batches that the server refused
-only because they followed it are resent in that epoch, in order.
+that arrive meanwhile leave with the next group. The batches of a group share a sync of the server.
+Every message has its own outcome. A batch whose link was lost is resent with the same producer id,
+epoch and sequence, so the server stores it once. After a batch that was not stored, the next one
+begins a new epoch; batches that the server refused only because they followed it are resent in that
+epoch, in order.
 Must not know: how a partition is chosen.
 """
 
@@ -18,7 +19,7 @@ from kledger.batches.builder import NO_PRODUCER
 from kledger.native.broker import ProducerLink, SendReceipt
 from kledger.native.client.message_encoder import OutgoingMessage, encode
 from kledger.native.client.reconnect import is_final, open_with_retries
-from kledger.native.client.send_plan import plan_send
+from kledger.native.client.send_plan import BATCHES_MAX, plan_send
 from kledger.native.client.services import ClientServices
 from kledger.native.errors import (
     AlreadyClosed,
@@ -141,17 +142,12 @@ class PartitionProducer:
                     self._idle = asyncio.get_running_loop().create_future()
                     await self._idle
                     self._idle = None
-                messages = (pending.message for pending in self._waiting)
-                count, is_together = plan_send(messages, is_batching=self._is_batching)
-                taken = [self._waiting.popleft() for _ in range(count)]
+                taken, batches = self._take_group()
                 self._inflight = taken
                 self._on_batch_taken(self._partition)
-                # The message of a cancelled caller is not sent.
-                wanted = [pending for pending in taken if not pending.outcome.done()]
-                if wanted:
-                    await self._send_batches([_Batch(wanted)] if is_together else _singly(wanted))
+                if batches:
+                    await self._send_batches(batches)
                 self._inflight = ()
-                self._on_finished(taken)
         except BaseException:  # also of `close`, which cancels
             closed = AlreadyClosed(
                 f"producer of {self._topic} was closed before the server answered"
@@ -160,6 +156,27 @@ class PartitionProducer:
             raise
         finally:
             self._task = self._idle = None
+
+    def _take_group(self) -> "tuple[list[Pending], list[_Batch]]":
+        """Take the messages that leave now, and put them into batches."""
+        group: list[Pending] = []
+        batches: list[_Batch] = []
+        while self._waiting and len(batches) < BATCHES_MAX:
+            messages = (pending.message for pending in self._waiting)
+            count, is_together = plan_send(messages, is_batching=self._is_batching)
+            if group and not is_together:
+                break
+            taken = [self._waiting.popleft() for _ in range(count)]
+            group += taken
+            # The message of a cancelled caller is not sent.
+            wanted = [pending for pending in taken if not pending.outcome.done()]
+            if len(wanted) < count:
+                self._on_finished([pending for pending in taken if pending.outcome.done()])
+            if not is_together:
+                return group, _singly(wanted)
+            if wanted:
+                batches.append(_Batch(wanted))
+        return group, batches
 
     async def _send_batches(self, batches: "list[_Batch]") -> None:
         """Send batches in their order, reconnecting as often as needed."""
@@ -234,6 +251,7 @@ class PartitionProducer:
         """Fail the messages of a batch, which is not resent."""
         self._needs_new_epoch = True
         fail(batch.pending, error)
+        self._on_finished(batch.pending)
         return []
 
     async def _reconnect(self) -> ProducerLink:
@@ -272,6 +290,8 @@ class PartitionProducer:
                 each.outcome.set_result(
                     MessageId(ledger_id, entry_id, index, partition, size, None, offset + index)
                 )
+        # In the same step: a caller that gets its outcome may send another message at once.
+        self._on_finished(pending)
 
 
 def _replace_sent(

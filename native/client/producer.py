@@ -25,6 +25,8 @@ from kledger.native.errors import AlreadyClosed, Full, KledgerError
 from kledger.native.message import Message
 from kledger.native.message_id import MessageId
 
+_new_tuple = tuple.__new__
+
 
 class Producer(ClosesOnExit):
     """Made by `Client.create_producer`; also an asynchronous context manager."""
@@ -103,11 +105,9 @@ class Producer(ClosesOnExit):
             Unavailable: the server cannot be reached, or cannot write.
             AlreadyClosed: the producer was closed.
         """
-        message = outgoing_message(
-            value, key=key, properties=properties, event_timestamp=event_timestamp,
-            deliver_at=deliver_at, deliver_after_ms=deliver_after_ms, sequence_id=sequence_id,
-            producer_name=self._name, now_ms=self._services.clock.now_ms(),
-        )  # fmt: skip
+        message = self._message(
+            value, key, properties, event_timestamp, deliver_at, deliver_after_ms, sequence_id
+        )
         pending = self._pending(message)
         if self._window.enter(pending, message.size):
             self._admit(pending)
@@ -133,11 +133,9 @@ class Producer(ClosesOnExit):
             Full: `max_pending` messages, or 64 MiB, are in flight; nothing was sent.
             InvalidArgument, AlreadyClosed, KledgerError: as `send`, if known at once.
         """
-        message = outgoing_message(
-            value, key=key, properties=properties, event_timestamp=event_timestamp,
-            deliver_at=deliver_at, deliver_after_ms=deliver_after_ms, sequence_id=sequence_id,
-            producer_name=self._name, now_ms=self._services.clock.now_ms(),
-        )  # fmt: skip
+        message = self._message(
+            value, key, properties, event_timestamp, deliver_at, deliver_after_ms, sequence_id
+        )
         pending = self._pending(message)
         if not self._window.try_enter(message.size):
             raise Full(f"producer of {self._topic} has {self._window} in flight")
@@ -204,12 +202,39 @@ class Producer(ClosesOnExit):
             finally:
                 self._on_closed(self)
 
+    def _message(  # noqa: PLR0917 - called for every message, and faster without names
+        self,
+        value: bytes | None,
+        key: bytes | str | None,
+        properties: Mapping[str, str] | None,
+        event_timestamp: int | None,
+        deliver_at: int | None,
+        deliver_after_ms: int | None,
+        sequence_id: int | None,
+    ) -> OutgoingMessage:
+        now_ms = self._services.clock.now_ms()
+        if (
+            self._name is None
+            and not properties
+            and event_timestamp is None
+            and deliver_at is None
+            and deliver_after_ms is None
+            and sequence_id is None
+        ):
+            return plain_message(value, key, now_ms=now_ms)
+        return outgoing_message(
+            value, key=key, properties=properties, event_timestamp=event_timestamp,
+            deliver_at=deliver_at, deliver_after_ms=deliver_after_ms, sequence_id=sequence_id,
+            producer_name=self._name, now_ms=now_ms,
+        )  # fmt: skip
+
     def _pending(self, message: OutgoingMessage, partition: int | None = None) -> Pending:
         if self._closing.has_begun:
             raise AlreadyClosed(f"producer of {self._topic} is closed")
         if self._failure is not None:
             raise self._failure
-        return Pending(message, asyncio.get_running_loop().create_future(), partition)
+        outcome: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
+        return _new_tuple(Pending, (message, outcome, partition))
 
     def _admit(self, pending: Pending) -> None:
         partition = pending.partition

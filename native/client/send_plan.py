@@ -12,6 +12,8 @@ from kledger.native.client.message_encoder import OutgoingMessage
 
 BATCH_COUNT_MAX = 1_000
 BATCH_BYTES_MAX = 128 << 10
+BATCHES_MAX = 5
+"""Batches that are in flight at once: a partition remembers as many of a producer."""
 SINGLES_MAX = 100
 """Batches of one message that are in flight at once."""
 

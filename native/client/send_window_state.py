@@ -44,7 +44,7 @@ class SendWindow(Generic[Item]):
 
     def try_enter(self, size: int) -> bool:
         """Count an item that leaves now, or return False if the window is full."""
-        if self._waiting or not self._has_room:
+        if self._waiting or self._count >= self._count_max or self._bytes >= self._bytes_max:
             return False
         self._count += 1
         self._bytes += size

@@ -1,11 +1,15 @@
 """Records and varints: round trips, and damage at every byte."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kledger.batches.buffers import Buffer
 from kledger.batches.errors import CorruptBatch
 from kledger.batches.record import (
+    Header,
     Record,
     append_record,
     headers_start,
@@ -13,6 +17,7 @@ from kledger.batches.record import (
     read_header_values,
     read_rest,
     read_varint,
+    rest_of_record,
     write_varint,
 )
 
@@ -63,11 +68,25 @@ RECORDS = st.builds(
 )
 
 
+def encoded(
+    *,
+    timestamp_delta: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Header],
+    attributes: int = 0,
+) -> bytearray:
+    """Return one record."""
+    pieces: list[Buffer] = []
+    rest = rest_of_record(key, value, headers)
+    append_record(pieces, rest, timestamp_delta, offset_delta, attributes)
+    return bytearray().join(pieces)
+
+
 @given(RECORDS)
 def test_record_round_trip(record: Record) -> None:
-    out = bytearray(b"head")
-    append_record(
-        out,
+    out = b"head" + encoded(
         timestamp_delta=record.timestamp,
         offset_delta=record.offset,
         key=record.key,
@@ -83,9 +102,8 @@ def test_record_round_trip(record: Record) -> None:
 
 
 def test_record_cut_or_changed_anywhere_is_corrupt_or_another_record() -> None:
-    out = bytearray()
-    append_record(
-        out, timestamp_delta=3, offset_delta=1, key=b"key", value=b"value", headers=[("h", b"1")]
+    out = encoded(
+        timestamp_delta=3, offset_delta=1, key=b"key", value=b"value", headers=[("h", b"1")]
     )
     for size in range(len(out)):
         with pytest.raises(CorruptBatch):
@@ -101,8 +119,7 @@ def test_record_cut_or_changed_anywhere_is_corrupt_or_another_record() -> None:
 
 
 def test_header_without_a_name_is_corrupt() -> None:
-    out = bytearray()
-    append_record(out, timestamp_delta=0, offset_delta=0, key=None, value=None, headers=[("", b"")])
+    out = encoded(timestamp_delta=0, offset_delta=0, key=None, value=None, headers=[("", b"")])
     assert (None, None, (("", b""),)) == read_rest(out, locate_fields(out, 0))
     out[-2] = 1
     out[0] -= 2
@@ -113,8 +130,7 @@ def test_header_without_a_name_is_corrupt() -> None:
 def test_values_of_one_header_are_found_among_others() -> None:
     headers = [("h", b"1"), ("other", b"h"), ("h", None), ("", b""), ("h", b""), ("none", None)]
     for key, value in ((None, None), (b"h", b"v" * 300)):
-        out = bytearray()
-        append_record(out, offset_delta=0, timestamp_delta=0, key=key, value=value, headers=headers)
+        out = encoded(offset_delta=0, timestamp_delta=0, key=key, value=value, headers=headers)
         fields = locate_fields(out, 0)
         assert len(headers) << 1 == out[headers_start(out, fields)]
         assert [b"1", None, b""] == read_header_values(out, fields, b"h")

@@ -188,4 +188,4 @@ def test_buffers_are_taken_as_they_are_now() -> None:
     value: Any = changing
     message = outgoing_message(value, **NOTHING | {"key": memoryview(b"k")})
     changing[:] = b"after!"
-    assert (b"before", b"k") == (message.record.value, message.record.key)
+    assert (b"before", b"k") == (read(encode([message]))[0].value, message.key)

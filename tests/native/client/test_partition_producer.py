@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from kledger.batches.builder import NewRecord
+from kledger.batches.builder import NewRecord, encoded
 from kledger.batches.header import read_header
 from kledger.batches.reader import iterate_records
 from kledger.ledger import Buffer
 from kledger.native.broker import SendReceipt
 from kledger.native.client.message_encoder import OutgoingMessage
 from kledger.native.client.partition_producer import RESEND_RETRY_MS, PartitionProducer, Pending
+from kledger.native.client.send_plan import BATCH_BYTES_MAX, BATCHES_MAX
 from kledger.native.errors import (
     AlreadyClosed,
     InvalidArgument,
@@ -40,7 +41,9 @@ class Sender:
         outcomes = []
         for value in values:
             outcome = asyncio.get_running_loop().create_future()
-            message = OutgoingMessage(NewRecord(value), None, len(value), is_alone=is_alone)
+            message = OutgoingMessage(
+                encoded(NewRecord(value)), None, len(value), is_alone=is_alone
+            )
             self.producer.add(Pending(message, outcome))
             outcomes.append(outcome)
         return outcomes
@@ -88,6 +91,30 @@ async def test_messages_queued_during_a_send_share_a_batch() -> None:
         assert [MessageId(3, 1, 0, 2), MessageId(3, 1, 1, 2)] == await asyncio.gather(*rest)
         await ticks()
         assert 4 == len(it.settled)
+
+
+async def test_full_batches_leave_together_as_many_as_a_partition_remembers() -> None:
+    async with sender() as it:
+        hold = it.rig.broker.links[0].hold = asyncio.Event()
+        outcomes = it.add(*[bytes(BATCH_BYTES_MAX)] * (BATCHES_MAX + 2))
+        await ticks()
+        assert [(0, number) for number in range(BATCHES_MAX)] == it.numbers()
+        assert [] == it.settled
+        hold.set()
+        await asyncio.gather(*outcomes)
+        assert [(0, number) for number in range(BATCHES_MAX + 2)] == it.numbers()
+        assert BATCHES_MAX + 2 == len(it.settled)
+
+
+async def test_single_messages_do_not_join_a_group_of_full_batches() -> None:
+    async with sender() as it:
+        hold = it.rig.broker.links[0].hold = asyncio.Event()
+        outcomes = it.add(bytes(BATCH_BYTES_MAX), b"a") + it.add(b"b", is_alone=True)
+        await ticks()
+        assert 2 == len(it.sent())
+        hold.set()
+        await asyncio.gather(*outcomes)
+        assert [[b"a"], [b"b"]] == it.sent()[1:]
 
 
 async def test_id_of_a_send_can_be_acknowledged() -> None:

@@ -2,14 +2,15 @@
 
 import pytest
 
-from kledger.batches.builder import NewRecord
+from kledger.batches.builder import EncodedRecord
 from kledger.native.client.message_encoder import OutgoingMessage
 from kledger.native.client.send_plan import BATCH_BYTES_MAX, BATCH_COUNT_MAX, SINGLES_MAX, plan_send
 
-SMALL = OutgoingMessage(NewRecord(b""), None, 10)
-ALONE = OutgoingMessage(NewRecord(b""), None, 10, is_alone=True)
-HALF = OutgoingMessage(NewRecord(b""), None, BATCH_BYTES_MAX // 2)
-LARGE = OutgoingMessage(NewRecord(b""), None, 2 * BATCH_BYTES_MAX)
+RECORD = EncodedRecord(b"")
+SMALL = OutgoingMessage(RECORD, None, 10)
+ALONE = OutgoingMessage(RECORD, None, 10, is_alone=True)
+HALF = OutgoingMessage(RECORD, None, BATCH_BYTES_MAX // 2)
+LARGE = OutgoingMessage(RECORD, None, 2 * BATCH_BYTES_MAX)
 
 
 @pytest.mark.parametrize(
