@@ -15,7 +15,13 @@ from kledger.batches.compression import OUTPUT_SIZE_MAX, decompress, release
 from kledger.batches.errors import CorruptBatch
 from kledger.batches.header import BATCH_OVERHEAD, BatchHeader, read_header
 from kledger.batches.pacing import Pause, no_pause, paced
-from kledger.batches.record import Record, RecordFields, locate_fields, read_rest, rest_of_varint
+from kledger.batches.record import (
+    Record,
+    RecordFields,
+    locate_fields,
+    read_headers,
+    rest_of_varint,
+)
 
 KeyValue: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value of a record."""
@@ -60,16 +66,19 @@ def iterate_records(batch: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Iterator[
         CorruptBatch: while iterating, when the records do not fit the header.
     """
     header = read_header(batch)
-    body = open_body(batch, header, size_max)
-    for fields in iterate_fields(body, header.record_count):
-        key, value, headers = read_rest(body, fields)
+    body = bytes(open_body(batch, header, size_max))
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    for parts in iterate_parts(body, header.record_count):
+        attributes, timestamp_delta, offset_delta, key_start, key_size, *rest = parts
+        value_start, value_size, headers_start, end = rest
         yield Record(
-            header.base_offset + fields.offset_delta,
-            record_timestamp(header, fields),
-            key,
-            value,
-            headers,
-            fields.attributes,
+            base_offset + offset_delta,
+            base_timestamp + timestamp_delta if append_time is None else append_time,
+            None if key_size < 0 else body[key_start : key_start + key_size],
+            None if value_size < 0 else body[value_start : value_start + value_size],
+            read_headers(body, headers_start, end),
+            attributes,
         )
 
 
@@ -144,6 +153,85 @@ def iterate_fields(body: Buffer, count: int, pause: Pause = no_pause) -> Iterato
         yield fields
     if position != len(body):
         raise CorruptBatch(f"{len(body) - position} bytes after the last of {count} records")
+
+
+RecordParts: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
+"""Where the parts of one record lie in the uncompressed body of its batch.
+
+In this order: attributes, timestamp delta, offset delta, start and size of the key, start and size
+of the value (a size of -1 is of a part that is not there), start of the headers (their count), and
+the end of the record. A plain tuple, because a consumer takes one for each message.
+"""
+
+
+def iterate_parts(  # noqa: PLR0912 - varints are read in place
+    body: Buffer, count: int, pause: Pause = no_pause
+) -> Iterator[RecordParts]:
+    """Yield where the parts of each of `count` records lie.
+
+    It checks what `iterate_fields` and `read_rest` check before the headers, at a third of their
+    cost: varints of one byte are read in place. Items of bytes are read faster than of a view.
+
+    Raises:
+        CorruptBatch: there are fewer or more records than `count`, or one is damaged before its
+            headers.
+    """
+    position, body_end = 0, len(body)
+    try:
+        for _ in paced(count, pause):
+            # A varint is twice its value; an odd one stands for a negative number.
+            size = body[position]
+            position += 1
+            if size > 0x7F:
+                size, position = rest_of_varint(body, position, size)
+            end = position + (size >> 1)
+            attributes, timestamp_delta = body[position], body[position + 1]
+            position += 2
+            if timestamp_delta > 0x7F:
+                timestamp_delta, position = rest_of_varint(body, position, timestamp_delta)
+            offset_delta = body[position]
+            position += 1
+            if offset_delta > 0x7F:
+                offset_delta, position = rest_of_varint(body, position, offset_delta)
+            key_size = body[position]
+            position += 1
+            if key_size > 0x7F:
+                key_size, position = rest_of_varint(body, position, key_size)
+            key_start = position
+            if key_size & 1:
+                key_size = -1
+            else:
+                key_size >>= 1
+                position += key_size
+            value_size = body[position]
+            position += 1
+            if value_size > 0x7F:
+                value_size, position = rest_of_varint(body, position, value_size)
+            value_start = position
+            if value_size & 1:
+                value_size = -1
+            else:
+                value_size >>= 1
+                position += value_size
+            # The count of headers is behind the value.
+            if not position < end <= body_end or size & 1:
+                raise CorruptBatch(f"record ends at byte {end}, its value at byte {position}")
+            yield (
+                attributes,
+                (timestamp_delta >> 1) ^ -(timestamp_delta & 1),
+                (offset_delta >> 1) ^ -(offset_delta & 1),
+                key_start,
+                key_size,
+                value_start,
+                value_size,
+                position,
+                end,
+            )
+            position = end
+    except IndexError:
+        raise CorruptBatch(f"records end too early, expected {count}") from None
+    if position != body_end:
+        raise CorruptBatch(f"{body_end - position} bytes after the last of {count} records")
 
 
 def iterate_key_values(body: bytes, count: int, *, part_count: int) -> Iterator[list[KeyValue]]:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kledger.ledger import Position
 from kledger.native.errors import InvalidArgument
-from kledger.native.message import EVENT_TIME_BIT, Message
+from kledger.native.message import EVENT_TIME_BIT, Message, MessageEntry
 from kledger.runtime.foreign_error import shown
 from kledger.topics.compaction.strategy_rule import KeepsLeft, StrategyRecord
 from kledger.topics.errors import StrategyFailed
@@ -80,18 +80,14 @@ def comparison_by(strategy: CompactionStrategy, topic: str, partition: int) -> K
 def _message_of(record: StrategyRecord, topic: str, partition: int) -> Message:
     """Return the message that a consumer would get."""
     is_event_time = record.attributes & EVENT_TIME_BIT
+    position = Position(record.ledger_id, record.entry_id)
     return Message(
-        topic=topic,
-        partition=partition,
-        position=Position(record.ledger_id, record.entry_id),
-        index=record.batch_index,
-        batch_size=record.batch_size,
+        MessageEntry(topic, partition, position, record.batch_size),
+        record.batch_index,
         key=record.key,
         value=record.value,
         headers=record.headers,
         publish_timestamp=record.timestamp,
         event_timestamp=record.producer_timestamp if is_event_time else None,
         offset=record.offset,
-        redelivery_count=0,
-        link=None,
     )

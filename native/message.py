@@ -5,9 +5,12 @@ is changed or left out.
 Must not know: batches, links.
 """
 
+from typing import NamedTuple
+
 from kledger.batches.record import Header
 from kledger.ledger import Position
 from kledger.native.message_id import MessageId
+from kledger.subscriptions.model import ALL, Acknowledgement
 
 OWN_HEADERS = "kledger."
 """Headers with this prefix belong to the native façade and are not properties."""
@@ -19,83 +22,98 @@ NATIVE_BIT = 0x02
 native one."""
 
 
-class Message:
-    """A record with its coordinates.
+class MessageEntry(NamedTuple):
+    """An entry as it was delivered; what all its messages have in common.
 
     Attributes:
         topic: the short name of the topic.
         partition: its number in the topic.
+        batch_size: how many records the entry has.
+        redelivery_count: how often the messages were delivered before.
+        link: the link that delivered it.
+    """
+
+    topic: str
+    partition: int
+    position: Position
+    batch_size: int
+    redelivery_count: int = 0
+    link: object | None = None
+
+
+class Message:
+    """A record with its coordinates.
+
+    Attributes:
+        entry: the entry with the record; not for applications.
+        index: of the record in its entry; likewise.
         key: None when there is none.
         value: None for a tombstone.
         publish_timestamp: the record's timestamp as Kafka sees it, in ms.
         event_timestamp: set by the producer, in ms; None when it set none.
-        redelivery_count: how often the message was delivered before.
         offset: the Kafka offset of the record.
     """
 
     __slots__ = (
-        "_batch_size",
         "_headers",
-        "_index",
-        "_link",
-        "_position",
+        "entry",
         "event_timestamp",
+        "index",
         "key",
         "offset",
-        "partition",
         "publish_timestamp",
-        "redelivery_count",
-        "topic",
         "value",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made for every message received, and faster without names
         self,
-        *,
-        topic: str,
-        partition: int,
-        position: Position,
+        entry: MessageEntry,
         index: int,
-        batch_size: int,
         key: bytes | None,
         value: bytes | None,
         headers: tuple[Header, ...],
         publish_timestamp: int,
         event_timestamp: int | None,
         offset: int,
-        redelivery_count: int,
-        link: object | None,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
+        self.entry = entry
+        self.index = index
         self.key = key
         self.value = value
+        self._headers = headers
         self.publish_timestamp = publish_timestamp
         self.event_timestamp = event_timestamp
-        self.redelivery_count = redelivery_count
         self.offset = offset
-        self._headers = headers
-        self._position = position
-        self._index = index
-        self._batch_size = batch_size
-        self._link = link
 
     def __repr__(self) -> str:
         return f"Message({self.topic!r}, {self.id}, key={self.key!r}, offset={self.offset})"
 
     @property
+    def topic(self) -> str:
+        """The short name of its topic."""
+        return self.entry.topic
+
+    @property
+    def partition(self) -> int:
+        """The number of its partition in the topic."""
+        return self.entry.partition
+
+    @property
+    def redelivery_count(self) -> int:
+        """How often the message was delivered before."""
+        return self.entry.redelivery_count
+
+    @property
     def id(self) -> MessageId:
         """Its coordinates."""
-        ledger_id, entry_id = self._position
-        return MessageId(
-            ledger_id,
-            entry_id,
-            self._index,
-            self.partition,
-            self._batch_size,
-            self._link,
-            self.offset,
-        )
+        _, partition, (ledger_id, entry_id), batch_size, _, link = self.entry
+        return MessageId(ledger_id, entry_id, self.index, partition, batch_size, link, self.offset)
+
+    def acknowledgement(self) -> Acknowledgement:
+        """Return the acknowledgement of this record alone; only for `Consumer`."""
+        entry = self.entry
+        records = ALL if entry.batch_size == 1 else 1 << self.index
+        return Acknowledgement(entry.position, records, entry.batch_size)
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:

@@ -8,7 +8,7 @@ Must not know: queues, consumers.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing, suppress
 from itertools import islice
 from typing import TypedDict
@@ -25,16 +25,22 @@ from kledger.batches.header import (
     read_record_count,
 )
 from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
-from kledger.batches.reader import iterate_fields, open_body, opened_body
+from kledger.batches.reader import (
+    RecordParts,
+    iterate_fields,
+    iterate_parts,
+    open_body,
+    opened_body,
+)
 from kledger.batches.record import (
-    RecordFields,
-    check_rest,
+    Header,
+    check_headers,
     headers_start,
-    read_rest,
+    read_headers,
     read_varint,
 )
 from kledger.native.errors import AlreadyClosed, Unreadable
-from kledger.native.message import EVENT_TIME_BIT, Message
+from kledger.native.message import EVENT_TIME_BIT, Message, MessageEntry
 from kledger.native.message_id import MessageId
 from kledger.runtime.blocking import PoolClosed
 from kledger.runtime.compute_pool import ComputePool
@@ -297,8 +303,8 @@ class _LongBatch:
         try:
             header = read_header(delivery.data)
             body = self._body = open_body(delivery.data, header, pause=self._pause)
-            for _, fields in _wanted_fields(delivery, header, body, self._pause):
-                check_rest(body, fields, self._pause)
+            for _, parts in _wanted_parts(delivery, header, body, self._pause):
+                check_headers(body, parts[-2], parts[-1], self._pause)
         except BatchError as error:
             raise unreadable(delivery, error, **origin) from error
         self._messages = _iterate_messages(delivery, header, body, **origin, pause=self._pause)
@@ -355,7 +361,7 @@ def decode_delivery(
     """
     try:
         header = read_header(delivery.data)
-        body = open_body(delivery.data, header, size_max, pause)
+        body = bytes(open_body(delivery.data, header, size_max, pause))
         found = _iterate_messages(
             delivery, header, body, topic=topic, partition=partition, link=link, pause=pause
         )
@@ -385,35 +391,39 @@ def _iterate_messages(
     Raises:
         BatchError: the batch is damaged.
     """
-    size, position, is_append_time = (
-        index_count_of(header),
+    entry = MessageEntry(
+        topic,
+        partition,
         delivery.position,
-        header.is_log_append_time,
+        index_count_of(header),
+        delivery.redelivery_count,
+        link,
     )
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    headers: tuple[Header, ...]
     header_count = 0
-    for index, fields in _wanted_fields(delivery, header, body, pause):
-        key, value, headers = read_rest(body, fields, pause)
-        if headers:
+    for index, parts in _wanted_parts(delivery, header, body, pause):
+        attributes, delta, offset_delta, key_start, key_size, value_start, size, at, end = parts
+        if at + 1 == end and not body[at]:
+            headers = ()
+        else:
+            headers = read_headers(body, at, end, pause)
             header_count += len(headers)
             if header_count >= STEPS_PER_PAUSE:
                 header_count = 0
                 pause()
         # With LogAppendTime the record still holds the timestamp that its producer set.
-        timestamp = header.base_timestamp + fields.timestamp_delta
+        timestamp = base_timestamp + delta
         yield Message(
-            topic=topic,
-            partition=partition,
-            position=position,
-            index=index,
-            batch_size=size,
-            key=key,
-            value=value,
-            headers=headers,
-            publish_timestamp=header.max_timestamp if is_append_time else timestamp,
-            event_timestamp=timestamp if fields.attributes & EVENT_TIME_BIT else None,
-            offset=header.base_offset + fields.offset_delta,
-            redelivery_count=delivery.redelivery_count,
-            link=link,
+            entry,
+            index,
+            None if key_size < 0 else bytes(body[key_start : key_start + key_size]),
+            None if size < 0 else bytes(body[value_start : value_start + size]),
+            headers,
+            timestamp if append_time is None else append_time,
+            timestamp if attributes & EVENT_TIME_BIT else None,
+            base_offset + offset_delta,
         )
 
 
@@ -422,26 +432,26 @@ def index_count_of(header: BatchHeader) -> int:
     return max(header.record_count, header.last_offset_delta + 1)
 
 
-def _wanted_fields(
+def _wanted_parts(
     delivery: Delivery, header: BatchHeader, body: Buffer, pause: Pause = no_pause
-) -> Iterator[tuple[int, RecordFields]]:
-    """Yield index and fields of the delivered records; a compacted batch keeps its indexes."""
-    found = iterate_fields(body, header.record_count, pause)
-    every: Iterable[tuple[int, RecordFields]] = enumerate(found)
+) -> Iterator[tuple[int, RecordParts]]:
+    """Yield index and parts of the delivered records; a compacted batch keeps its indexes."""
+    found = iterate_parts(body, header.record_count, pause)
+    every: Iterator[tuple[int, RecordParts]] = enumerate(found)
     if header.record_count <= header.last_offset_delta:
-        every = ((fields.offset_delta, fields) for fields in found)
-    return iter(every) if delivery.records == ALL else _picked(every, delivery.records)
+        every = ((parts[2], parts) for parts in found)
+    return every if delivery.records == ALL else _picked(every, delivery.records)
 
 
 def _picked(
-    every: Iterable[tuple[int, RecordFields]], records: int
-) -> Iterator[tuple[int, RecordFields]]:
+    every: Iterator[tuple[int, RecordParts]], records: int
+) -> Iterator[tuple[int, RecordParts]]:
     # By bytes: shifting a mask of a million bits would copy it for every record.
     wanted = records.to_bytes(records.bit_length() // 8 + 1, "little")
     end = 8 * len(wanted)
-    for index, fields in every:
+    for index, parts in every:
         if index < end and wanted[index >> 3] >> (index & 7) & 1:
-            yield index, fields
+            yield index, parts
 
 
 def unreadable(

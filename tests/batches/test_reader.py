@@ -14,17 +14,25 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaBuild
 
 from kledger.batches.builder import BatchProducer, NewRecord, build_batch, build_control_batch
 from kledger.batches.errors import CorruptBatch
-from kledger.batches.header import check, patch_base_offset, read_header, refresh_checksum
+from kledger.batches.header import (
+    BATCH_OVERHEAD,
+    check,
+    patch_base_offset,
+    read_header,
+    refresh_checksum,
+)
 from kledger.batches.reader import (
     KeyValue,
     RecordTime,
     iterate_batches,
+    iterate_fields,
     iterate_key_values,
+    iterate_parts,
     iterate_records,
     iterate_times,
     open_body,
 )
-from kledger.batches.record import ATTRIBUTES_MAX, Record
+from kledger.batches.record import ATTRIBUTES_MAX, Record, read_headers, read_rest
 from tests.batches.words import NOW_MS, batch
 
 TIMES = st.integers(0, 2**42)
@@ -73,6 +81,61 @@ def test_round_trip(written: list[NewRecord], codec: int, base_offset: int) -> N
     expected = expect(written, base_offset)
     assert expected == list(iterate_records(data))
     assert [RecordTime(r.offset, r.timestamp) for r in expected] == list(iterate_times(data))
+
+
+def parts_in_steps(body: bytes, count: int) -> list[tuple[object, ...]]:
+    """Return what `iterate_parts` should find, by the functions for one record."""
+    found: list[tuple[object, ...]] = []
+    for each in iterate_fields(body, count):
+        key, value, headers = read_rest(body, each)
+        found.append(
+            (
+                each.attributes,
+                each.timestamp_delta,
+                each.offset_delta,
+                key,
+                value,
+                headers,
+                each.end,
+            )
+        )
+    return found
+
+
+def parts(body: bytes, count: int) -> list[tuple[object, ...]]:
+    found: list[tuple[object, ...]] = []
+    for attributes, time, offset, key_at, key_size, at, size, headers_at, end in iterate_parts(
+        body, count
+    ):
+        key = None if key_size < 0 else body[key_at : key_at + key_size]
+        value = None if size < 0 else body[at : at + size]
+        headers = read_headers(body, headers_at, end)
+        found.append((attributes, time, offset, key, value, headers, end))
+    return found
+
+
+@given(RECORDS)
+def test_parts_are_those_of_one_record_after_another(written: list[NewRecord]) -> None:
+    body = bytes(build_batch(written))[BATCH_OVERHEAD:]
+    assert parts_in_steps(body, len(written)) == parts(body, len(written))
+
+
+@given(RECORDS, st.data())
+def test_damaged_parts_are_corrupt_just_when_the_record_is(
+    written: list[NewRecord], data: st.DataObject
+) -> None:
+    body = bytearray(build_batch(written)[BATCH_OVERHEAD:])
+    at = data.draw(st.integers(0, len(body) - 1))
+    body[at] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.none() | st.integers(0, len(body)))
+    damaged, count = bytes(body[:cut]), len(written) + data.draw(st.integers(-1, 1))
+    try:
+        expected = parts_in_steps(damaged, count)
+    except CorruptBatch:
+        with pytest.raises(CorruptBatch):
+            parts(damaged, count)
+    else:
+        assert expected == parts(damaged, count)
 
 
 def key_values(data: bytes | bytearray, part_count: int = 2) -> list[KeyValue]:

@@ -2,25 +2,20 @@
 
 from kledger.batches.record import Header
 from kledger.ledger import Position
-from kledger.native.message import PRODUCER_NAME, SEQUENCE_ID, Message
+from kledger.native.message import PRODUCER_NAME, SEQUENCE_ID, Message, MessageEntry
 from kledger.native.message_id import MessageId
 
 
 def message(*headers: Header, link: object | None = None) -> Message:
     return Message(
-        topic="orders",
-        partition=2,
-        position=Position(5, 120),
-        index=3,
-        batch_size=7,
+        MessageEntry("orders", 2, Position(5, 120), 7, link=link),
+        3,
         key=None,
         value=b"v",
         headers=headers,
         publish_timestamp=1,
         event_timestamp=None,
         offset=40,
-        redelivery_count=0,
-        link=link,
     )
 
 

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kledger.ledger import EARLIEST, Position
 from kledger.native.client.table_view_state import Refresh, TableViewState
-from kledger.native.message import Message
+from kledger.native.message import Message, MessageEntry
 
 
 def pos(text: str) -> Position:
@@ -15,9 +15,8 @@ def pos(text: str) -> Position:
 
 def message(key: bytes, value: bytes | None) -> Message:
     return Message(
-        topic="orders", partition=0, position=pos("3:1"), index=0, batch_size=1, key=key,
-        value=value, headers=(), publish_timestamp=0, event_timestamp=None, offset=0,
-        redelivery_count=0, link=None,
+        MessageEntry("orders", 0, pos("3:1"), 1), 0, key=key, value=value, headers=(),
+        publish_timestamp=0, event_timestamp=None, offset=0,
     )  # fmt: skip
 
 
