@@ -1,7 +1,7 @@
 """AcknowledgementGroup: sends the acknowledgements of one link, many in one request.
 
 Rule: one request is in flight at a time; acknowledgements that arrive meanwhile form the next
-group. A caller returns when its group is confirmed. If the server refuses a group, its members are
+group. A call is settled when its group is confirmed. If the server refuses a group, its calls are
 sent one by one, so that only the wrong ones fail.
 Must not know: messages, reconnecting.
 """
@@ -18,9 +18,9 @@ from kledger.subscriptions.model import Acknowledgement
 
 
 class PendingAcknowledgement(NamedTuple):
-    """An acknowledgement, and the future that its caller awaits."""
+    """The acknowledgements of one call, and the future that its caller awaits."""
 
-    acknowledgement: Acknowledgement
+    acknowledgements: Sequence[Acknowledgement]
     is_upto: bool
     outcome: asyncio.Future[None]
 
@@ -36,22 +36,22 @@ class AcknowledgementGroup:
         self._task: asyncio.Task[None] | None = None
         self._is_reset = False
 
-    async def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Return when the records are acknowledged durably.
+    def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> "asyncio.Future[None]":
+        """Acknowledge records, all or none; return a future that ends when that is durable.
 
-        Cancelling the caller does not undo the acknowledgement.
+        Cancelling the future does not undo the acknowledgement. It fails with:
 
-        Raises:
             Unavailable: the connection was lost; the records may be acknowledged or not.
             InvalidArgument: there is no such record.
         """
-        self._state.add(acknowledgement)
-        await self._wait_confirmed(acknowledgement, is_upto=False)
+        for each in acknowledgements:
+            self._state.add(each)
+        return self._settled(acknowledgements, is_upto=False)
 
-    async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
+    def acknowledge_upto(self, acknowledgement: Acknowledgement) -> "asyncio.Future[None]":
         """Acknowledge these records and all before them, likewise."""
         self._state.add_upto(acknowledgement)
-        await self._wait_confirmed(acknowledgement, is_upto=True)
+        return self._settled((acknowledgement,), is_upto=True)
 
     def acknowledge_upto_nowait(self, acknowledgement: Acknowledgement) -> None:
         """Acknowledge these records and all before them without waiting for the answer."""
@@ -67,11 +67,14 @@ class AcknowledgementGroup:
         while self._task is not None:
             await asyncio.wait([self._task])
 
-    async def _wait_confirmed(self, acknowledgement: Acknowledgement, *, is_upto: bool) -> None:
+    def _settled(
+        self, acknowledgements: Sequence[Acknowledgement], *, is_upto: bool
+    ) -> "asyncio.Future[None]":
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pending.append(PendingAcknowledgement(acknowledgement, is_upto, outcome))
-        self._send_soon()
-        await outcome
+        self._pending.append(PendingAcknowledgement(acknowledgements, is_upto, outcome))
+        if self._task is None:
+            self._send_soon()
+        return outcome
 
     def _send_soon(self) -> None:
         if self._task is None:
@@ -104,9 +107,9 @@ class AcknowledgementGroup:
     async def _send_singly(self, group: Sequence[PendingAcknowledgement]) -> None:
         for each in group:
             acknowledged = (
-                self._link.acknowledge_upto(each.acknowledgement)
+                self._link.acknowledge_upto(each.acknowledgements[0])
                 if each.is_upto
-                else self._link.acknowledge([each.acknowledgement])
+                else self._link.acknowledge(each.acknowledgements)
             )
             _settle([each], await self._error_of(acknowledged))
 

@@ -1,7 +1,8 @@
 """AcknowledgementsState: the acknowledgements of the next group.
 
 Rule: records of one entry become one acknowledgement; a fully acknowledged entry is acknowledged as
-a whole; a repeated record counts once.
+a whole; a repeated record counts once. Most acknowledgements add one record to the last entry, so
+all that is not needed for that is done once, in `take`.
 Must not know: links, callers.
 """
 
@@ -30,8 +31,6 @@ class AcknowledgementsState:
         if known is not None:
             records |= known[0]
             batch_size = max(batch_size, known[1])
-        if batch_size and records == (1 << batch_size) - 1:
-            records = ALL
         self._records[position] = records, batch_size
 
     def add_upto(self, acknowledgement: Acknowledgement) -> None:
@@ -50,5 +49,10 @@ class AcknowledgementsState:
         upto, self._upto = self._upto, None
         records, self._records = self._records, {}
         return upto, [
-            Acknowledgement(position, *rest) for position, rest in sorted(records.items())
+            Acknowledgement(position, ALL if _is_whole(mask, size) else mask, size)
+            for position, (mask, size) in sorted(records.items())
         ]
+
+
+def _is_whole(records: int, batch_size: int) -> bool:
+    return batch_size > 0 and records == (1 << batch_size) - 1

@@ -6,7 +6,8 @@ Must not know: how links are kept open.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Self
 
 from kledger.ledger import Position
@@ -28,10 +29,11 @@ from kledger.native.errors import (
     Timeout,
     Unreadable,
 )
-from kledger.native.message import Message
+from kledger.native.message import Message, MessageEntry
 from kledger.native.message_id import MessageId
 from kledger.runtime.signal import Signal
-from kledger.subscriptions.model import SubscriptionType
+from kledger.subscriptions.entry_view import mask_of
+from kledger.subscriptions.model import ALL, Acknowledgement, SubscriptionType
 
 BATCH_LINGER_MS = 100
 """How long `batch_receive` without a time limit waits for more after the first message."""
@@ -171,9 +173,9 @@ class Consumer(ClosesOnExit):
             await self._services.clock.sleep(0)
         while True:
             version = self._changed.version
-            message = self._take()
-            if message is not None:
-                return message
+            messages = self._take(1)
+            if messages:
+                return messages[0]
             self._receives_without_yield = 0
             # The time limit is for messages that must still arrive, not for decoding.
             if not await self._wait(version, None if self._queue.is_decoding else deadline_ms):
@@ -223,21 +225,46 @@ class Consumer(ClosesOnExit):
                 raise StopAsyncIteration from None
             raise
 
-    async def acknowledge(self, message: Message | MessageId) -> None:
-        """Acknowledge a message; return when the acknowledgement is durable.
+    async def acknowledge(
+        self, message: Message | MessageId | Iterable[Message | MessageId]
+    ) -> None:
+        """Acknowledge a message, or several at once; return when that is durable.
 
         A message from before a seek, a reset or a lost connection is redelivered in any case; for
         such a message this does nothing. Cancelling the caller does not undo the acknowledgement.
+        Several messages in one call cost a fraction of as many calls; they need not be in order.
 
         Raises:
             Unavailable: the connection was lost meanwhile; the message may be redelivered.
-            InvalidArgument: the id is not of this topic.
+            InvalidArgument: the id is not of this topic; of several messages of a partition, all
+                are acknowledged or none.
             AlreadyClosed: the consumer is closed.
         """
-        id_ = self._id_of(message)
-        session = self._partitions[id_.partition].session_for(id_)
-        if session is not None:
-            await session.acknowledge(id_)
+        if isinstance(message, Message | MessageId):
+            session = self._session_of(message)
+            if session is not None:
+                await session.acknowledge((message.acknowledgement(),))
+        else:
+            await self._acknowledge_all(message)
+
+    async def _acknowledge_all(self, messages: Iterable[Message | MessageId]) -> None:
+        given: object = messages  # callers may be untyped
+        if not isinstance(given, Iterable):
+            raise InvalidArgument(f"expected messages or ids, got {type(given).__name__}")
+        self._check_usable()
+        found: dict[ConsumerSession, list[Acknowledgement]] = {}
+        for entry, group in groupby(messages, _entry_of):
+            if entry is None:
+                for each in group:
+                    session = self._session_of(each)
+                    if session is not None:
+                        found.setdefault(session, []).append(each.acknowledgement())
+                continue
+            run = [each for each in group if isinstance(each, Message)]
+            session = self._session_of(run[0])
+            if session is not None:
+                found.setdefault(session, []).append(_acknowledgement_of(run))
+        await asyncio.gather(*(session.acknowledge(each) for session, each in found.items()))
 
     async def acknowledge_cumulative(self, message: Message | MessageId) -> None:
         """Acknowledge a message and all earlier ones of its partition.
@@ -245,12 +272,12 @@ class Consumer(ClosesOnExit):
         Raises:
             InvalidArgument: the subscription is a shared one; else as `acknowledge`.
         """
-        id_ = self._id_of(message)
+        self._check_usable()
         if self._options.is_shared:
             raise InvalidArgument(f"a {self._options.type} consumer acknowledges one by one")
-        session = self._partitions[id_.partition].session_for(id_)
+        session = self._session_of(message)
         if session is not None:
-            await session.acknowledge_upto(id_)
+            await session.acknowledge_upto(_id_of(message))
 
     async def negative_acknowledge(self, message: Message | MessageId) -> None:
         """Redeliver a message after `negative_ack_redelivery_delay_ms`.
@@ -258,10 +285,10 @@ class Consumer(ClosesOnExit):
         An exclusive or failover consumer also gets all later unacknowledged messages again, in
         order.
         """
-        id_ = self._id_of(message)
-        session = self._partitions[id_.partition].session_for(id_)
+        session = self._session_of(message)
         if session is not None:
-            session.redeliver_later(id_, self._options.negative_ack_redelivery_delay_ms)
+            delay_ms = self._options.negative_ack_redelivery_delay_ms
+            session.redeliver_later(_id_of(message), delay_ms)
 
     async def redeliver_unacknowledged(self) -> None:
         """Redeliver all unacknowledged messages of this consumer."""
@@ -379,32 +406,33 @@ class Consumer(ClosesOnExit):
             finally:
                 self._on_closed(self)
 
-    def _take(self) -> Message | None:
+    def _take(self, count: int) -> Sequence[Message]:
+        """Return up to `count` messages of one entry; none: nothing is there, or decoded."""
         self._check_closed()
         if self._unreadable is not None:
             damage, self._unreadable = self._unreadable, None
             raise damage
-        message = self._queue.take()
-        if message is not None:
-            self._partitions[message.partition].note_received(message)
+        messages = self._queue.take_run(count)
+        if messages:
+            self._partitions[messages[0].entry.partition].note_received(messages)
         elif self._failure is not None:
             raise self._failure
-        return message
+        return messages
 
     def _take_many(self, count: int) -> list[Message]:
         messages: list[Message] = []
         while len(messages) < count:
             try:
-                message = self._take()
+                taken = self._take(count - len(messages))
             except KledgerError as error:
                 if not messages:
                     raise
                 if isinstance(error, Unreadable):
                     self._unreadable = error  # the next call raises it; this one has messages
                 break
-            if message is None:
+            if not taken:
                 break
-            messages.append(message)
+            messages += taken
         return messages
 
     def _deadline_ms(self, timeout_ms: int | None) -> int | None:
@@ -436,16 +464,21 @@ class Consumer(ClosesOnExit):
         if self._failure is not None:
             raise self._failure
 
-    def _id_of(self, message: Message | MessageId) -> MessageId:
+    def _session_of(self, message: Message | MessageId) -> ConsumerSession | None:
+        """Return the session that acknowledges a message; None: the message's own has ended.
+
+        Raises:
+            InvalidArgument: it is not of this topic.
+            Unavailable: the partition is reconnecting.
+            AlreadyClosed, KledgerError: this consumer has ended.
+        """
         self._check_usable()
         if isinstance(message, Message):
-            if message.topic != self._topic:
-                raise InvalidArgument(f"a message of {message.topic}, expected {self._topic}")
-            id_ = message.id
-        else:
-            id_ = message
-        self._known_partition(id_)
-        return id_
+            entry = message.entry
+            if entry.topic != self._topic or not entry.partition < len(self._partitions):
+                raise InvalidArgument(f"a message of {entry.topic}, expected {self._topic}")
+            return self._partitions[entry.partition].session_for(entry.link)
+        return self._partitions[self._known_partition(message)].session_for(message.link)
 
     def _known_partition(self, id_: MessageId) -> int:
         if not isinstance(id_, MessageId):
@@ -492,3 +525,23 @@ class Consumer(ClosesOnExit):
                 self._partitions.pop()
                 await partition.close()
                 raise
+
+
+def _id_of(message: Message | MessageId) -> MessageId:
+    return message.id if isinstance(message, Message) else message
+
+
+def _entry_of(message: Message | MessageId) -> MessageEntry | None:
+    return message.entry if isinstance(message, Message) else None
+
+
+def _acknowledgement_of(messages: Sequence[Message]) -> Acknowledgement:
+    """Return the acknowledgement of messages of one entry."""
+    first, count = messages[0], len(messages)
+    position, records, batch_size = first.acknowledgement()
+    if records == ALL:
+        return Acknowledgement(position, ALL, batch_size)
+    indexes = [each.index for each in messages]
+    if indexes == list(range(first.index, first.index + count)):  # as they were received
+        return Acknowledgement(position, ((1 << count) - 1) << first.index, batch_size)
+    return Acknowledgement(position, mask_of(indexes), batch_size)

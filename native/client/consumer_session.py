@@ -5,7 +5,7 @@ messages is in the queue; they are redelivered by the next one, so acknowledging
 Must not know: how the next link is opened.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -107,16 +107,17 @@ class ConsumerSession:
         """Note how far the server has read for this consumer."""
         self.read_position = position
 
-    def note_received(self, message: Message) -> None:
-        """Note that the application has received a message."""
+    def note_received(self, messages: Sequence[Message]) -> None:
+        """Note that the application has received some messages of one entry."""
         if self._options.ack_timeout_ms is not None:
-            position, records, _ = message.id.acknowledgement()
-            self._redelivery_timer.schedule(
-                position, records, delay_ms=self._options.ack_timeout_ms
-            )
-        self.return_permits(1)
+            for each in messages:
+                position, records, _ = each.acknowledgement()
+                self._redelivery_timer.schedule(
+                    position, records, delay_ms=self._options.ack_timeout_ms
+                )
+        self.return_permits(len(messages))
         if self._returnable_permits == 0 and self._options.is_reader:
-            self._acknowledge_refilled(message.id.acknowledgement_upto())
+            self._acknowledge_refilled(messages[-1].id.acknowledgement_upto())
 
     def note_entry_received(self, delivery: Delivery) -> None:
         """Note that the application has received all messages of a delivery."""
@@ -135,12 +136,13 @@ class ConsumerSession:
         if count and self._link is not None and self.is_alive:
             self._link.add_permits(count)
 
-    async def acknowledge(self, id_: MessageId) -> None:
-        """Acknowledge one record; see `AcknowledgementGroup`."""
-        acknowledgement = id_.acknowledgement()
-        if self.is_alive and self._group is not None:
-            self._redelivery_timer.forget(acknowledgement.position, acknowledgement.records)
-            await self._group.acknowledge(acknowledgement)
+    def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> Awaitable[None]:
+        """Acknowledge records; see `AcknowledgementGroup`. It need not be awaited to happen."""
+        if not self.is_alive or self._group is None:
+            return _nothing()
+        for position, records, _ in acknowledgements:
+            self._redelivery_timer.forget(position, records)
+        return self._group.acknowledge(acknowledgements)
 
     async def acknowledge_upto(self, id_: MessageId) -> None:
         """Acknowledge a record and all earlier ones."""
@@ -230,3 +232,7 @@ class ConsumerSession:
                 self._on_arrived()
         except AlreadyClosed:
             pass  # the messages are redelivered to another consumer
+
+
+async def _nothing() -> None:
+    """Acknowledge nothing: the session has ended, and its messages are redelivered."""

@@ -108,7 +108,7 @@ async def _acknowledge_one(message: Message) -> None:
     id_ = message.id
     session = _session_of(id_)
     session.return_permits(1)
-    await session.acknowledge(id_)
+    await session.acknowledge([message.acknowledgement()])
 
 
 def _session_of(id_: MessageId) -> ConsumerSession:

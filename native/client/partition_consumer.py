@@ -6,7 +6,7 @@ Must not know: the content of messages.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -18,7 +18,6 @@ from kledger.native.client.services import ClientServices
 from kledger.native.client.subscribe_options import SubscribeOptions
 from kledger.native.errors import AlreadyClosed, KledgerError, SubscriptionFenced, Unavailable
 from kledger.native.message import Message
-from kledger.native.message_id import MessageId
 from kledger.runtime.signal import Signal
 from kledger.subscriptions.model import Delivery
 
@@ -112,15 +111,15 @@ class PartitionConsumer:
         if session is not None:
             await session.close()
 
-    def note_received(self, message: Message) -> None:
-        """Note that the application has received a message."""
+    def note_received(self, messages: Sequence[Message]) -> None:
+        """Note that the application has received some messages of one entry."""
         self._has_received = True
         session = self._session
         if session is not None:
-            session.note_received(message)
+            session.note_received(messages)
         if not self._options.is_durable:
             # The server deletes the cursor with the link; a new one begins behind this message.
-            self._last_received = message
+            self._last_received = messages[-1]
 
     def note_entry_received(self, delivery: Delivery) -> None:
         """Note that the application has received all messages of a delivery."""
@@ -135,15 +134,14 @@ class PartitionConsumer:
         if self._session is not None:
             self._session.refill()
 
-    def session_for(self, id_: MessageId) -> ConsumerSession | None:
-        """Return the session that acknowledges a record; None: the record's session has ended.
+    def session_for(self, link: object | None) -> ConsumerSession | None:
+        """Return the session that acknowledges what a link delivered; None: that link has ended.
 
-        An id that was not delivered by a session belongs to the current one.
+        An id that was not delivered by a session (None) belongs to the current one.
 
         Raises:
             Unavailable: the partition is reconnecting.
         """
-        link = id_.link
         if isinstance(link, ConsumerSession) and not link.is_alive:
             return None
         if self._session is None:

@@ -78,6 +78,19 @@ class ReceiveQueue:
         self._count -= 1
         return self._decoded.popleft()
 
+    def take_run(self, count: int) -> list[Message]:
+        """Return up to `count` messages of the next entry; none: as `take`. Raises as `take`."""
+        decoded = self._decoded
+        if not decoded and not self._decode():
+            return []
+        if len(decoded) <= count:
+            run = list(decoded)
+            decoded.clear()
+        else:
+            run = [decoded.popleft() for _ in range(count)]
+        self._count -= len(run)
+        return run
+
     def gather(self, count: int) -> bool:
         """Collect `count` messages of a long batch; return False while it is being decoded.
 

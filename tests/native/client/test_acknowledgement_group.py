@@ -1,7 +1,6 @@
 """Acknowledgement groups: sent together, confirmed, cancelled, lost."""
 
 import asyncio
-from collections.abc import Coroutine
 
 import pytest
 
@@ -22,17 +21,13 @@ def grouped(rig_: Rig) -> tuple[AcknowledgementGroup, RecordingLink]:
     return AcknowledgementGroup(link, rig_.services.supervisor), link
 
 
-def tasks(*work: Coroutine[None, None, None]) -> list[asyncio.Task[None]]:
-    return [asyncio.ensure_future(each) for each in work]
-
-
 async def test_later_acknowledgements_form_the_next_group() -> None:
     async with rig() as rig_:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()
-        first = tasks(group.acknowledge(ack(1)), group.acknowledge(ack(2)))
+        first = [group.acknowledge([ack(1)]), group.acknowledge([ack(2)])]
         await ticks()
-        second = tasks(group.acknowledge(ack(3)), group.acknowledge(ack(4)))
+        second = [group.acknowledge([ack(3)]), group.acknowledge([ack(4)])]
         await ticks()
         assert [("c", "acknowledge", ack(1), ack(2))] == rig_.broker.calls
         assert not any(each.done() for each in [*first, *second])
@@ -45,7 +40,7 @@ async def test_both_kinds_go_in_one_group_the_cumulative_one_first() -> None:
     async with rig() as rig_:
         group, _ = grouped(rig_)
         await asyncio.gather(
-            group.acknowledge(ack(9)),
+            group.acknowledge([ack(9)]),
             group.acknowledge_upto(ack(3)),
             group.acknowledge_upto(ack(5)),
         )
@@ -59,15 +54,15 @@ async def test_refusal_fails_only_its_own_group() -> None:
         group, _ = grouped(rig_)
         rig_.broker.fail_next = Unavailable("no room")
         with pytest.raises(Unavailable, match="no room"):
-            await group.acknowledge(ack(1))
-        await group.acknowledge(ack(2))
+            await group.acknowledge([ack(1)])
+        await group.acknowledge([ack(2)])
 
 
 async def test_fault_of_one_is_not_that_of_its_group() -> None:
     async with rig() as rig_:
         group, link = grouped(rig_)
         link.refused = {ack(2)}
-        calls = [group.acknowledge(ack(n)) for n in (1, 2, 3)] + [group.acknowledge_upto(ack(0))]
+        calls = [group.acknowledge([ack(n)]) for n in (1, 2, 3)] + [group.acknowledge_upto(ack(0))]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert [None, None, None] == [*outcomes[:1], *outcomes[2:]]
         assert isinstance(outcomes[1], InvalidArgument)
@@ -78,7 +73,7 @@ async def test_lost_link_after_a_reset_is_no_error() -> None:
     async with rig() as rig_:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()
-        (task,) = tasks(group.acknowledge(ack(1)))
+        task = group.acknowledge([ack(1)])
         await ticks()
         group.note_reset()
         rig_.broker.fail_next = Unavailable("gone")
@@ -90,7 +85,7 @@ async def test_cancelled_waiter_leaves_its_group_intact() -> None:
     async with rig() as rig_:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()
-        one, two = tasks(group.acknowledge(ack(1)), group.acknowledge(ack(2)))
+        one, two = group.acknowledge([ack(1)]), group.acknowledge([ack(2)])
         await ticks()
         one.cancel()
         link.hold.set()
@@ -112,9 +107,9 @@ async def test_cancelled_group_fails_all_waiters() -> None:
     async with rig() as rig_:
         group, link = grouped(rig_)
         link.hold = asyncio.Event()
-        (one,) = tasks(group.acknowledge(ack(1)))
+        one = group.acknowledge([ack(1)])
         await ticks()
-        (two,) = tasks(group.acknowledge(ack(2)))
+        two = group.acknowledge([ack(2)])
         await ticks()
         await rig_.services.supervisor.close()
         for task in (one, two):

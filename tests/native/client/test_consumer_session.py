@@ -58,7 +58,7 @@ def hand_out(session_: ConsumerSession, queue: ReceiveQueue, count: int) -> list
     for _ in range(count):
         message = queue.take()
         assert message is not None
-        session_.note_received(message)
+        session_.note_received([message])
         found.append(message)
     return found
 
@@ -117,7 +117,7 @@ async def test_negative_acknowledgements_of_a_moment_go_as_one(
         messages = hand_out(it, queue, 4)
         for index in (2, 0, 3):
             it.redeliver_later(messages[index].id, 100)
-        await it.acknowledge(messages[3].id)
+        await it.acknowledge([messages[3].acknowledgement()])
         del rig_.broker.calls[:]
         await rig_.pass_ms(100)
         assert expected == rig_.broker.calls
@@ -176,7 +176,7 @@ async def test_ended_session_ignores_calls(error: Unavailable | None) -> None:
         assert (0, False) == (len(queue), it.is_alive)
         del rig_.broker.calls[:]
         it.deliver([delivery(2, *VALUES)])
-        await it.acknowledge(message.id)
+        await it.acknowledge([message.acknowledgement()])
         await it.acknowledge_upto(message.id)
         it.redeliver_later(message.id, 100)
         it.redeliver_all()
@@ -195,7 +195,7 @@ async def test_close_waits_for_pending_acknowledgements() -> None:
         link = it._link
         assert isinstance(link, RecordingLink)
         link.hold = asyncio.Event()
-        acknowledging = asyncio.ensure_future(it.acknowledge(message.id))
+        acknowledging = asyncio.ensure_future(it.acknowledge([message.acknowledgement()]))
         await ticks()
         closing = asyncio.ensure_future(it.close())
         await ticks()
@@ -210,7 +210,7 @@ async def test_single_record_of_an_entry_is_the_entry() -> None:
         it, queue = session(rig_)
         it.deliver([delivery(1, b"a")])
         (message,) = hand_out(it, queue, 1)
-        await it.acknowledge(message.id)
+        await it.acknowledge([message.acknowledgement()])
         acknowledgement = Acknowledgement(Position(5, 1), ALL, 1)
         assert ("c", "acknowledge", acknowledgement) == rig_.broker.calls[-1]
 

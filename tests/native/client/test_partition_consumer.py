@@ -49,7 +49,7 @@ class It:
         self.link.deliver([delivery(entry_id, b"v")])
         message = self.queue.take()
         assert message is not None
-        self.consumer.note_received(message)
+        self.consumer.note_received([message])
         return message
 
 
@@ -201,9 +201,9 @@ async def test_acknowledgement_in_flight_when_the_link_ends() -> None:
             message = it.receive()
             link = it.link
             link.hold = asyncio.Event()
-            session = it.consumer.session_for(message.id)
+            session = it.consumer.session_for(message.entry.link)
             assert session is not None
-            task = asyncio.ensure_future(session.acknowledge(message.id))
+            task = asyncio.ensure_future(session.acknowledge([message.acknowledgement()]))
             await ticks()
             link.on_ended(end)
             it.rig.broker.fail_next = Unavailable("lost")
@@ -211,17 +211,17 @@ async def test_acknowledgement_in_flight_when_the_link_ends() -> None:
             await asyncio.wait([task])
             assert (error or type(None)) is type(task.exception())
             await it.rig.pass_ms(10_000)
-            assert it.consumer.session_for(message.id) is None
+            assert it.consumer.session_for(message.entry.link) is None
 
 
 async def test_id_from_elsewhere_is_meant_now() -> None:
     async with consumer() as it:
         await it.consumer.open()
         foreign = MessageId(5, 1, 0, 0, batch_size=3)
-        assert it.consumer.session is it.consumer.session_for(foreign)
+        assert it.consumer.session is it.consumer.session_for(foreign.link)
         it.link.on_ended(Unavailable("lost"))
         with pytest.raises(Unavailable):
-            it.consumer.session_for(foreign)
+            it.consumer.session_for(foreign.link)
 
 
 async def test_position_that_is_not_durable_is_kept_by_the_client() -> None:

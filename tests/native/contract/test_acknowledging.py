@@ -65,6 +65,41 @@ async def test_every_form_of_an_id_acknowledges(
     assert 0 == await backlog(client, topic)
 
 
+async def test_several_messages_are_acknowledged_in_one_call(
+    client: kledger.Client, topic: str
+) -> None:
+    """Of several entries and partitions, in any order, twice, and by their ids, too."""
+    consumer = await client.subscribe(topic, "s", consumer_type="shared")
+    for first in (0, 10, 20):
+        await send(client, topic, values(10, first=first))
+    received = await receive(consumer, 30)
+    await consumer.acknowledge(received[:4])
+    assert 26 == await backlog(client, topic)
+    await consumer.acknowledge([*received[24:18:-2], received[20], received[26].id])
+    assert 22 == await backlog(client, topic)
+    await consumer.acknowledge([])
+    await consumer.acknowledge(message for message in received)
+    assert 0 == await backlog(client, topic)
+
+
+async def test_of_several_messages_none_is_acknowledged_if_one_is_wrong(
+    client: kledger.Client,
+) -> None:
+    consumer = await client.subscribe("orders", "s")
+    other = await client.subscribe("others", "s")
+    await send(client, "orders", values(3))
+    await send(client, "others", [b"v"])
+    received, (foreign,) = await receive(consumer, 3), await receive(other, 1)
+    nothing: Any = None
+    wrongs: list[Any] = [foreign, kledger.MessageId(5, 1, 0, 9), "x", nothing]
+    for wrong in wrongs:
+        with pytest.raises(kledger.InvalidArgument):
+            await consumer.acknowledge([*received, wrong])
+    with pytest.raises(kledger.InvalidArgument):
+        await consumer.acknowledge(nothing)
+    assert 3 == await backlog(client, "orders")
+
+
 async def test_repeated_acknowledgement_counts_once(client: kledger.Client, topic: str) -> None:
     consumer = await client.subscribe(topic, "s")
     await send(client, topic, values(3))
