@@ -12,7 +12,8 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from itertools import chain
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import grpc.aio
 
@@ -30,6 +31,7 @@ from kledger.native.rpc.connection import RpcConnection, is_own_task_cancelled
 from kledger.native.rpc.outbox import ITEM_BYTES, Outbox
 from kledger.native.rpc.protocol import MESSAGE_BYTES_GOAL, error_of
 from kledger.native.rpc.values import (
+    BATCHES,
     acknowledgement_to,
     consumer_to,
     delivery_from,
@@ -214,7 +216,7 @@ class RpcLink(ABC, Generic[Item, Response]):
             self._on_ended(error)
 
 
-class RpcProducerLink(RpcLink[pb.Batch, SendReceipt]):
+class RpcProducerLink(RpcLink["_OutgoingBatch", SendReceipt]):
     """`native.broker.ProducerLink` over a stream."""
 
     call_name = "Produce"
@@ -225,12 +227,12 @@ class RpcProducerLink(RpcLink[pb.Batch, SendReceipt]):
         if len(batch) + MESSAGE_OVERHEAD_BYTES > limit:
             raise InvalidArgument(f"a batch of {len(batch)} bytes, the server takes {limit}")
         number, answer = self._new_request()
-        message = pb.Batch(number=number, data=bytes(batch), is_resent=is_resent)
-        self._outbox.put(message, len(batch))
+        head = pb.Batch(number=number, is_resent=is_resent)
+        self._outbox.put(_OutgoingBatch(head, batch), len(batch))
         return await answer
 
-    def _request(self, items: Sequence[pb.Batch]) -> pb.ProduceRequest:
-        return pb.ProduceRequest(batches=items)
+    def _request(self, items: "Sequence[_OutgoingBatch]") -> bytes:
+        return b"".join(chain.from_iterable(BATCHES.pieces(head, data) for head, data in items))
 
     def _received(self, response: pb.ProduceResponse) -> None:
         for each in response.receipts:
@@ -239,6 +241,13 @@ class RpcProducerLink(RpcLink[pb.Batch, SendReceipt]):
                 each.error if each.HasField("error") else None,
                 SendReceipt(position_from(each.position), each.base_offset),
             )
+
+
+class _OutgoingBatch(NamedTuple):
+    """All fields of the message but the data, and the data."""
+
+    head: pb.Batch
+    data: Buffer
 
 
 class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):

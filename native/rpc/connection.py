@@ -31,6 +31,7 @@ from kledger.native.rpc.protocol import (
     connection_options,
     error_of_call,
     is_lost,
+    serialized,
 )
 from kledger.runtime.clock import Clock
 from kledger.runtime.entropy import Entropy
@@ -163,7 +164,7 @@ class RpcConnection:
         call = CALLS[name]
         return self._channel.stream_stream(
             call.path,
-            request_serializer=call.request.SerializeToString,
+            request_serializer=serialized,
             response_deserializer=call.response.FromString,
         )(metadata=self._metadata())
 

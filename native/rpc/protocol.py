@@ -82,6 +82,11 @@ CALLS: Mapping[str, Call] = dict(_calls())
 SERVICE = pb.DESCRIPTOR.services_by_name["Broker"].full_name
 
 
+def serialized(message: Any) -> bytes:
+    """Return the bytes of a message; one with batches is bytes already, see `values.BatchField`."""
+    return message if type(message) is bytes else message.SerializeToString()
+
+
 def agree(*, client: tuple[int, int], server: tuple[int, int]) -> int:
     """Return the highest version that both sides support; each is given as (lowest, highest).
 

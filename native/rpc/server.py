@@ -32,6 +32,7 @@ from kledger.native.rpc.protocol import (
     abort,
     agree,
     connection_options,
+    serialized,
 )
 from kledger.native.rpc.server_streams import (
     ConsumerStream,
@@ -226,7 +227,7 @@ class RpcServer:
         return make(
             behaviour,
             request_deserializer=call.request.FromString,
-            response_serializer=call.response.SerializeToString,
+            response_serializer=serialized,
         )
 
     async def _waiting(

@@ -24,7 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from kledger.ledger import Position
+from kledger.ledger import Buffer, Position
 from kledger.native.broker import PERMITS_PER_CALL_MAX, ConsumerLink, ProducerLink
 from kledger.native.config import NativeConfig
 from kledger.native.errors import InvalidArgument, KledgerError, NotAllowed
@@ -34,9 +34,10 @@ from kledger.native.rpc.outbox import Outbox
 from kledger.native.rpc.protocol import MESSAGE_BYTES_GOAL, Context, message_of
 from kledger.native.rpc.sessions import BrokerSession
 from kledger.native.rpc.values import (
+    DELIVERIES,
     acknowledgement_from,
     consumer_from,
-    delivery_to,
+    delivery_head,
     position_to,
     record_mask_from,
 )
@@ -203,12 +204,13 @@ class ProducerStream(LinkStream[ProducerLink, QueuedReceipt]):
         )
 
     def _take(self, link: ProducerLink, request: pb.ProduceRequest) -> None:
+        size = 0
         for batch in request.batches:
             # A copy: the broker writes offsets into it, and bytes are immutable.
             data = bytearray(batch.data)
             sending = self._send(link, batch.number, data, is_resent=batch.is_resent)
             self._start_request(sending, len(data))
-        size = sum(len(batch.data) for batch in request.batches)
+            size += len(data)
         self._is_throttled = self._session.count_produced(size, self._resume)
 
     def _resume(self) -> None:
@@ -295,18 +297,20 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | Position]):
                 case _:
                     raise InvalidArgument("a call that this version does not know")
 
-    def _response(self, items: Sequence[Delivery | Position | QueuedReceipt]) -> pb.ConsumeResponse:
+    def _response(self, items: Sequence[Delivery | Position | QueuedReceipt]) -> bytes:
         response = pb.ConsumeResponse()
+        pieces: list[Buffer] = []
         for item in items:
             # What belongs to older epochs was dropped when this one began.
             if isinstance(item, Delivery):
-                response.deliveries.append(delivery_to(item, consumer_epoch=self._epoch))
+                head = delivery_head(item, consumer_epoch=self._epoch)
+                pieces += DELIVERIES.pieces(head, item.data)
             elif isinstance(item, Position):
                 response.read_position.position.CopyFrom(position_to(item))
                 response.read_position.consumer_epoch = self._epoch
             else:
                 response.receipts.append(item.receipt)
-        return response
+        return b"".join([*pieces, response.SerializeToString()])
 
     def _last_response(self, end: pb.LinkEnd) -> pb.ConsumeResponse:
         return pb.ConsumeResponse(end=end)

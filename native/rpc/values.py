@@ -4,7 +4,10 @@ Rule: one pair of functions for each value; a wrong message raises InvalidArgume
 Must not know: calls, streams, connections.
 """
 
-from kledger.ledger import Position
+from collections.abc import Sequence
+from typing import Any
+
+from kledger.ledger import Buffer, Position
 from kledger.native.broker import (
     EARLIEST,
     LATEST,
@@ -140,12 +143,11 @@ def acknowledgement_from(message: pb.Acknowledgement) -> Acknowledgement:
     )
 
 
-def delivery_to(delivery: Delivery, *, consumer_epoch: int) -> pb.Delivery:
-    """Write a delivery."""
+def delivery_head(delivery: Delivery, *, consumer_epoch: int) -> pb.Delivery:
+    """Write a delivery without its data, which `DELIVERIES` adds."""
     return pb.Delivery(
         consumer_epoch=consumer_epoch,
         position=position_to(delivery.position),
-        data=bytes(delivery.data),
         records=mask_to(delivery.records),
         redelivery_count=delivery.redelivery_count,
     )
@@ -415,3 +417,43 @@ def client_metrics_from(message: pb.GetClientMetricsResponse) -> PushedClientMet
     if not message.HasField("client"):
         return None
     return PushedClientMetrics(metrics_client_from(message.client), message.data)
+
+
+# Batches
+
+_LENGTH_DELIMITED = 2
+"""How protobuf names fields that begin with their length."""
+
+
+class BatchField:
+    """A repeated field of a message, whose items hold a batch, written with one copy of each batch.
+
+    A message is the concatenation of its fields, in any order. protobuf itself would copy a batch
+    into its item, the item into the list of the message, and that into the bytes to be sent.
+    """
+
+    def __init__(self, message: Any, field: str, data_field: str = "data") -> None:
+        """Args: message: the class; field: of it; data_field: of the items, with the batch."""
+        found = message.DESCRIPTOR.fields_by_name[field]
+        data = found.message_type.fields_by_name[data_field]
+        self._tag = _varint(found.number << 3 | _LENGTH_DELIMITED)
+        self._data_tag = _varint(data.number << 3 | _LENGTH_DELIMITED)
+
+    def pieces(self, item: Any, data: Buffer) -> Sequence[Buffer]:
+        """Return the pieces of an item: all fields but the batch, and the batch."""
+        head = item.SerializeToString() + self._data_tag + _varint(len(data))
+        return (self._tag, _varint(len(head) + len(data)), head, data)
+
+
+def _varint(value: int) -> bytes:
+    """Return a number as protobuf writes it."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+DELIVERIES = BatchField(pb.ConsumeResponse, "deliveries")
+BATCHES = BatchField(pb.ProduceRequest, "batches")

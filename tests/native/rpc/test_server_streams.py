@@ -11,6 +11,7 @@ from kledger.native.broker import ConsumerRequest
 from kledger.native.config import NativeConfig
 from kledger.native.errors import KledgerError, NotAllowed, Unavailable
 from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc.protocol import serialized
 from kledger.native.rpc.server_streams import ConsumerStream, ProducerStream
 from kledger.native.rpc.sessions import OpenSessions
 from kledger.runtime.tasks import Supervisor
@@ -243,7 +244,8 @@ class SlowContext:
     async def read(self) -> pb.ConsumeRequest:
         return await self.requests.get()
 
-    async def write(self, response: pb.ConsumeResponse) -> None:
+    async def write(self, written: pb.ConsumeResponse | bytes) -> None:
+        response = pb.ConsumeResponse.FromString(serialized(written))
         self.responses.append(response)
         if response.deliveries:
             await self.gate.wait()
