@@ -11,12 +11,13 @@ from dataclasses import replace
 from benchmarks import clients
 from benchmarks.cases import EMBEDDED, FSYNC, NAMED_VIA, NATIVE_VIA, Case
 from benchmarks.clients import Figures
+from benchmarks.programs.native_load import PRODUCING
 from benchmarks.shared_cases import rates
 from benchmarks.testbed import Testbed, create_topic, measured
 from compat_tests.servers import KledgerServer
 
 _WORKS = {
-    "native-produce": "produce", "native-consume": "consume", "native-shared": "shared",
+    "native-produce": "queue", "native-consume": "consume", "native-shared": "shared",
     "native-drain": "drain",
     "named-publish": "produce", "named-receive": "consume", "named-commit": "each",
 }  # fmt: skip
@@ -46,7 +47,7 @@ def load(case: Case, subject: str, testbed: Testbed) -> Figures:
             clients.program("native_load", server.bootstrap, topic, "create", *words[1:], *place)
         else:
             topic = create_topic(subject, server.bootstrap, case.partitions)
-        if work != "produce":
+        if work not in PRODUCING:
             clients.produce(replace(case, client="librdkafka"), server.bootstrap, topic)
         with measured(server) as usage:
             found = clients.program("native_load", server.bootstrap, topic, *words, *place)

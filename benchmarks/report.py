@@ -113,9 +113,10 @@ _UNITS = {
     "fetch_p99_ratio": "consumer's p99, meanwhile / before",
 }  # fmt: skip
 _NATIVE_WORK = {
-    "native-produce": "sent one by one, 1,000 at a time",
+    "native-produce": "sent one by one, without a task for each, at most 5,000 under way",
     "native-consume": "read and acknowledged 1,000 at a time",
-    "native-shared": "a shared subscription, each record acknowledged for itself",
+    "native-shared": "a shared subscription, read up to 1,000 at a time and acknowledged in one"
+    " call, each record for itself",
     "native-drain": "a backlog read, every tenth record acknowledged for itself, then all up to it",
 }
 _NAMED_WORK = {

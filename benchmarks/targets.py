@@ -12,6 +12,7 @@ from typing import Literal
 from benchmarks.cases import (
     EMBEDDED,
     FSYNC,
+    GROUP_ASYNCIO,
     KAFKA,
     KAFKA_SYNC,
     NAMED,
@@ -172,7 +173,7 @@ def _all() -> Iterator[Target]:
     yield from _compaction_and_tables()
     yield from _tiers()
     yield from _cluster()
-    yield from _named_topics()
+    yield from _native()
     yield from _spark()
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
     yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
@@ -246,6 +247,27 @@ def _spark() -> Iterator[Target]:
                     what=f"Spark, {what}, {words}, MB/s", case=case, figure=f"{query}_mb_per_s",
                     subject=subject, against=against, limit=limit, better="higher",
                 )  # fmt: skip
+
+
+def _native() -> Iterator[Target]:
+    """Give those of the native client, beside a Kafka client in Python that does the same."""
+    works = (
+        ("produce", "produce-1k"),
+        ("receive", "consume-1k"),
+        ("shared receive", "shared-1-1k"),
+    )
+    for work, case in works:
+        for subject, place, rate in ((EMBEDDED, "embedded", 2e5), (REMOTE, "remote", 1e5)):
+            yield Target(
+                what=f"native {work}, 1 KB, {place}", case=f"native-{case}",
+                figure="records_per_s", subject=subject, against=None, limit=rate,
+                better="higher", unit=" records/s",
+            )  # fmt: skip
+            yield Target(
+                what=f"native {work}, 1 KB, CPU of client and server", case=f"native-{case}",
+                figure="cpu_all_ms_per_mb", subject=subject, against=GROUP_ASYNCIO, limit=1.2,
+            )  # fmt: skip
+    yield from _named_topics()
 
 
 def _named_topics() -> Iterator[Target]:

@@ -22,9 +22,11 @@ from benchmarks.programs.named_topic_load import RECEIVED_MAX, send_all
 from benchmarks.programs.payload import VALUES_COUNT, payload_values
 
 VIAS = ("embedded", "remote", "librdkafka", "aiokafka")
-WORKS = ("produce", "consume", "shared", "each", "drain", "create")
+WORKS = ("produce", "queue", "consume", "shared", "each", "drain", "create")
+PRODUCING = {"produce", "queue"}
 _WAIT_S_MAX = 120
 _ALONE_EVERY = 10
+_QUEUED_MAX = 5000
 
 
 @asynccontextmanager
@@ -52,6 +54,31 @@ async def produce(client: Any, arguments: argparse.Namespace) -> None:
             await producer.send(values[place], key=keys[place])
 
         await send_all(send, arguments.records)
+
+
+async def queue(client: Any, arguments: argparse.Namespace) -> None:
+    """Send the records without a task for each; wait for the oldest ones when the queue is full."""
+    values = payload_values(arguments.record_bytes)
+    partitions = arguments.partitions
+    keys = [b"%d" % each if partitions > 1 else None for each in range(VALUES_COUNT)]
+    sent: list[asyncio.Future[Any]] = []
+    producer = await client.create_producer(arguments.topic, max_pending=_QUEUED_MAX)
+    async with producer:
+        for number in range(arguments.records):
+            index = number % VALUES_COUNT
+            sent.append(producer.send_nowait(values[index], key=keys[index]))
+            if len(sent) == _QUEUED_MAX:
+                await _sent(sent[: _QUEUED_MAX // 2])
+                del sent[: _QUEUED_MAX // 2]
+        await _sent(sent)
+
+
+async def _sent(sent: list[asyncio.Future[Any]]) -> None:
+    """Wait for messages; those of one partition are stored in their order."""
+    for each in reversed(sent):
+        if not each.done():
+            await each
+        each.result()
 
 
 async def consume(client: Any, arguments: argparse.Namespace) -> None:
@@ -94,12 +121,14 @@ async def consume(client: Any, arguments: argparse.Namespace) -> None:
 
 async def acknowledge(consumer: Any, messages: list[Any], work: str) -> None:
     """Acknowledge what was received; return when that is durable."""
-    if work in {"shared", "each"}:
+    if work == "shared":
+        await consumer.acknowledge(messages)
+        return
+    if work == "each":
         await asyncio.gather(*[consumer.acknowledge(each) for each in messages])
         return
     if work == "drain":
-        alone = messages[::_ALONE_EVERY]
-        await asyncio.gather(*[consumer.acknowledge(each) for each in alone])
+        await consumer.acknowledge(messages[::_ALONE_EVERY])
     last = {each.id.partition: each for each in messages}
     await asyncio.gather(*[consumer.acknowledge_cumulative(each) for each in last.values()])
 
@@ -109,13 +138,13 @@ async def load(arguments: argparse.Namespace) -> dict[str, float]:
     async with opened(arguments) as (client, arguments.bootstrap):
         if arguments.via == "embedded":
             await create(client, arguments)
-            if arguments.work != "produce":
+            if arguments.work not in PRODUCING:
                 await asyncio.to_thread(rdkafka_load.produce, arguments)
         cpu, begun = time.process_time(), time.perf_counter()
         seconds: float | None = None
         if client is not None:
             await run(client, arguments)
-        elif arguments.work == "produce":
+        elif arguments.work in PRODUCING:
             seconds = await asyncio.to_thread(group_load.PRODUCERS[arguments.via], arguments)
         else:
             seconds = await group_load.consume(arguments)
@@ -131,11 +160,13 @@ async def run(client: Any, arguments: argparse.Namespace) -> None:
     if arguments.work == "create":
         await create(client, arguments)
     elif arguments.is_named:
-        is_sending = arguments.work == "produce"
+        is_sending = arguments.work in PRODUCING
         load_topic = named_topic_load.publish if is_sending else named_topic_load.receive
         await load_topic(client, arguments)
     elif arguments.work == "produce":
         await produce(client, arguments)
+    elif arguments.work == "queue":
+        await queue(client, arguments)
     else:
         await consume(client, arguments)
 
