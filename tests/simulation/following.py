@@ -55,10 +55,14 @@ class FollowerModel:
         )
         self.last = EARLIEST
         self.got: set[Position] = set()
+        self._first = EARLIEST
         self._acknowledged: set[Position] = set()
         self._scene = scene
         self._states: dict[int, CompactedState] = {}
         self.see()
+        self._first = min(self.expected_after(EARLIEST), default=EARLIEST)
+        """The oldest that was there when it began; older ones that compactions of the simulator
+        keep had been removed before, and a cursor is behind them."""
         handle.ml.add_listener(self.see)
 
     def __str__(self) -> str:
@@ -93,7 +97,11 @@ class FollowerModel:
         kept = [] if state is None else [each for each, _ in state.entries]
         horizon = EARLIEST if state is None else state.horizon
         entries = (*kept, *(each for each in self.handle.positions() if each > horizon))
-        return [each for each in entries if each > position and each not in self._acknowledged]
+        return [
+            each
+            for each in entries
+            if each > position and each >= self._first and each not in self._acknowledged
+        ]
 
     def acknowledged(self, positions: Sequence[Position]) -> None:
         """Note what it acknowledges."""
