@@ -11,9 +11,9 @@ GO_LOCK := compat_tests/programs/requirements-go.lock
 # compiler does not follow links.
 PACKAGES := batches delivery gateway kledger ledger named_topics native offsets runtime security subscriptions topics
 LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,\
-	asyncio_throttle crc32c cramjam google/protobuf grpc opentelemetry/proto pyroaring re2 rocksdict uvloop)
+	asyncio_throttle crc32c cramjam google/protobuf grpc numpy opentelemetry/proto pyroaring re2 rocksdict uvloop)
 # What each Python worker of Spark loads, and there are many: compiling takes four fifths of their start.
-SPARK_LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,numpy pandas py4j pyarrow pyspark)
+SPARK_LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,pandas py4j pyarrow pyspark)
 # One process of pytest for each core; the one that has nothing left takes over tests of the other.
 SPREAD := --numprocesses logical --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE

@@ -179,10 +179,12 @@ async def test_stopping_ends_native_links_first(tmp_path: Path) -> None:
 
 
 def test_room_of_native_clients_is_not_loaded_before_it_is_wanted() -> None:
-    """Every start of a server that is there for Kafka alone would pay for it."""
+    """Every start of a server that is there for Kafka alone would pay for it; for numpy too, which
+    only the process that compacts needs."""
     program = (
         "import sys, kledger.cli.serve, kledger.wiring\n"
-        "packages = ('kledger.native', 'kledger.workers', 'kledger.ledger.cluster', 'asyncpg')\n"
+        "packages = ('kledger.native', 'kledger.workers', 'kledger.ledger.cluster', 'asyncpg',\n"
+        "            'numpy')\n"
         "print([each for each in sys.modules if each.startswith(packages)])"
     )
     done = subprocess.run(

@@ -10,8 +10,8 @@ from kledger.native.compaction_strategy import comparison_by, imported_strategy
 from kledger.native.message import EVENT_TIME_BIT, Message
 from kledger.native.open_strategy import open_strategy
 from kledger.subscriptions.model import ALL, Delivery
+from kledger.topics.compaction.compaction_calls import begin_run, compare_batches
 from kledger.topics.compaction.compaction_rules import CompactionRules
-from kledger.topics.compaction.compaction_run import CompactionRun, compare_batches
 from kledger.topics.compaction.strategy_rule import StrategyRule
 from kledger.topics.errors import StrategyFailed
 from tests.native import message_strategies
@@ -47,7 +47,7 @@ def shown(message: Message | None) -> dict[str, object] | None:
 def compared(strategy: Noting, batch: bytes | bytearray, *, position: Position) -> None:
     """Show a strategy what a run shows it of one batch."""
     rule = StrategyRule("own:Noting", "orders", 2, lambda _, *at: comparison_by(strategy, *at))
-    run = CompactionRun(CompactionRules(0, 0, (), 1 << 20, "/tmp", rule))
+    run = begin_run(CompactionRules(0, 0, (), 1 << 20, "/tmp", rule))
     compare_batches(run, memoryview(batch), [len(batch)], [(*position, 0)], no_pause)
 
 

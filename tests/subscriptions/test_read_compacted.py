@@ -37,8 +37,8 @@ def rebuilt(batch: bytes, kept: Iterable[int]) -> bytes:
     header, kept = read_header(batch), set(kept)
     if not kept:
         return bytes(emptied(header))
-    dead = sorted(set(range(header.record_count)) - kept)
-    return bytes(without_records(batch, header, dead, lambda: None)) if dead else batch
+    alive = bytearray(index in kept for index in range(header.record_count))
+    return batch if all(alive) else bytes(without_records(batch, header, alive, lambda: None))
 
 
 class Reader:

@@ -9,7 +9,7 @@ DefaultRecordBatch.writeEmptyHeader.
 Must not know: which records stay, and why.
 """
 
-from collections.abc import Sequence
+import numpy as np
 
 from kledger.batches.buffers import Buffer
 from kledger.batches.compression import compress, release
@@ -25,30 +25,37 @@ from kledger.batches.header import (
 from kledger.batches.pacing import STEPS_PER_PAUSE, Pause
 from kledger.batches.reader import open_body
 from kledger.batches.record import rest_of_varint
+from kledger.topics.compaction.record_heads import is_regular, read_time_deltas, walk_records
+
+_NO_HEADER = bytes(BATCH_OVERHEAD)
+RECORDS_TOGETHER_MIN = 256
+"""Fewer records are read one by one in less time."""
+_REGULAR_RECORDS = 48
+"""That many say whether a batch is regular; behind 64, offsets take a byte more."""
+_RECORDS_TOGETHER_MAX = 1 << 14
 
 
 def without_records(
-    batch: Buffer, header: BatchHeader, dead: Sequence[int], pause: Pause
+    batch: Buffer, header: BatchHeader, alive: bytearray, pause: Pause
 ) -> bytearray:
     """Return a batch without some of its records.
 
     Args:
         batch: exactly one batch, whose records have been checked.
         header: its header.
-        dead: ascending indices of the records that go; not all of them.
+        alive: 1 for each record that stays, at least one, and 0 for each that goes.
         pause: see `batches.pacing`.
     """
     opened = open_body(batch, header, pause=pause)
-    body = bytes(opened)  # a third faster to index than any view
+    parts, max_delta = _kept_parts(opened, alive, pause)
+    rebuilt = bytearray().join((_NO_HEADER, *parts))
+    del parts
     release(opened)
-    rebuilt = bytearray(BATCH_OVERHEAD)
-    max_delta = _append_kept(rebuilt, body, header.record_count, dead, pause)
     if header.codec:
         rebuilt[BATCH_OVERHEAD:] = compress(header.codec, memoryview(rebuilt)[BATCH_OVERHEAD:])
     if not header.is_log_append_time:
         header = header._replace(max_timestamp=header.base_timestamp + max_delta)
-    count = header.record_count - len(dead)
-    return _completed(rebuilt, header._replace(record_count=count))
+    return _completed(rebuilt, header._replace(record_count=alive.count(1)))
 
 
 def emptied(header: BatchHeader) -> bytearray:
@@ -58,22 +65,48 @@ def emptied(header: BatchHeader) -> bytearray:
     return _completed(bytearray(BATCH_OVERHEAD), header)
 
 
-def _append_kept(
-    batch: bytearray, body: bytes, count: int, dead: Sequence[int], pause: Pause
-) -> int:
-    """Append the records that stay, and return their largest timestamp delta.
+def _kept_parts(opened: Buffer, alive: bytearray, pause: Pause) -> tuple[list[memoryview], int]:
+    """Return the bytes of the records that stay, and their largest timestamp delta.
 
-    Most time of phase two is spent here: of a record that goes only the length is read.
+    Records that are as long as those before them are found together; in other batches a loop over
+    the records takes less time than a walk and all that follows it.
     """
+    count = len(alive)
+    if count < RECORDS_TOGETHER_MIN:
+        return _kept_one_by_one(bytes(opened), alive, pause)
+    octets = np.frombuffer(opened, np.uint8)
+    if not is_regular(octets, _REGULAR_RECORDS):
+        return _kept_one_by_one(bytes(opened), alive, pause)
+    is_alive = np.frombuffer(alive, np.bool_)
+    view = memoryview(opened)
+    parts: list[memoryview] = []
+    max_delta, position = -1 << 63, 0
+    for first in range(0, count, _RECORDS_TOGETHER_MAX):
+        some = is_alive[first : first + _RECORDS_TOGETHER_MAX]
+        bounds = walk_records(opened, octets, position, len(some))
+        assert bounds is not None, "phase one has read these records"
+        times = read_time_deltas(octets, bounds[:-1][some])
+        # Where a record that stays follows one that goes, or the other way round.
+        changes = np.flatnonzero(np.diff(some, prepend=np.False_, append=np.False_))
+        edges = bounds[changes].tolist()
+        parts += [view[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+        position = int(bounds[-1])
+        max_delta = int(times.max(initial=max_delta))
+        pause()
+    return parts, max_delta
+
+
+def _kept_one_by_one(body: bytes, alive: bytearray, pause: Pause) -> tuple[list[memoryview], int]:
+    """Do the same record by record: of one that goes only the length is read.
+
+    Bytes are a third faster to index than any view.
+    """
+    parts: list[memoryview] = []
     view = memoryview(body)
-    max_delta = -1 << 63
-    alive = bytearray(b"\x01") * count
-    for index in dead:
-        alive[index] = 0
-    position = 0
+    max_delta, position = -1 << 63, 0
     kept_from = -1  # where the records that stay begin; -1 while records go
-    for first in range(0, count, STEPS_PER_PAUSE):
-        for is_alive in alive[first : first + STEPS_PER_PAUSE]:
+    for first in range(0, len(alive), STEPS_PER_PAUSE):
+        for is_kept in alive[first : first + STEPS_PER_PAUSE]:
             start = position
             size = body[position]
             position += 1
@@ -84,7 +117,7 @@ def _append_kept(
                 else:
                     size = size & 0x7F | high << 7
                     position += 1
-            if is_alive:
+            if is_kept:
                 delta = body[position + 1]
                 if delta > 0x7F:
                     delta, _ = rest_of_varint(body, position + 2, delta)
@@ -94,13 +127,13 @@ def _append_kept(
                 if kept_from < 0:
                     kept_from = start
             elif kept_from >= 0:
-                batch += view[kept_from:start]
+                parts.append(view[kept_from:start])
                 kept_from = -1
             position += size >> 1
         pause()
     if kept_from >= 0:
-        batch += view[kept_from:]
-    return max_delta
+        parts.append(view[kept_from:position])
+    return parts, max_delta
 
 
 def _completed(batch: bytearray, header: BatchHeader) -> bytearray:

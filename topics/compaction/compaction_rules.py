@@ -18,6 +18,10 @@ AbortedOffsets: TypeAlias = tuple[int, int, int]
 """(producer id, first offset, offset of the marker) of an aborted transaction."""
 
 
+class TooManyRecords(Exception):
+    """The memory of a run is too small for what must be known of each record, a bit or two."""
+
+
 class CompactionRules(NamedTuple):
     """The rules of a run.
 

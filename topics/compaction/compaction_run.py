@@ -1,22 +1,24 @@
 """Compaction run: the half of compaction that computes, in a process of its own.
 
-Rule: a session of the compute pool makes a `CompactionRun` of its rules and calls `index_batches`
-with all batches in the order of the log, then `rebuild_batches` with the same batches in the same
-order, then `count_records`. It knows the batches alone: what it returns changes nothing until the
-caller stores it, and an error ends the run.
+Rule: it gets all batches in the order of the log, then the same batches in the same order again
+(`compaction_calls`). It knows the batches alone: what it returns changes nothing until the caller
+stores it, and an error ends the run. It loads numpy, so the server's process must not load it.
 Must not know: ledgers, positions, the event loop.
 
 Source of what stays: Kafka's log cleaner, which looks at the newest record of each key in the same
 way; Pulsar's two phases.
 """
 
-from collections.abc import Sequence
-
+import numpy as np
 from pyroaring import BitMap
 
 from kledger.batches.header import read_header
 from kledger.batches.pacing import Pause
-from kledger.topics.compaction.batch_rebuild import emptied, without_records
+from kledger.topics.compaction.batch_rebuild import (
+    RECORDS_TOGETHER_MIN,
+    emptied,
+    without_records,
+)
 from kledger.topics.compaction.compaction_rules import (
     NO_DELETE_HORIZON,
     BatchOrigin,
@@ -27,13 +29,7 @@ from kledger.topics.compaction.compaction_rules import (
 )
 from kledger.topics.compaction.record_index import RecordIndex
 
-PROCESS_BYTES_MIN = 448 << 20
-"""Memory of the process beside the table of keys: 20 MiB of its own, a batch of 128 MiB twice, and
-what is returned."""
-
 TIMESTAMP_MAX = (1 << 63) - 1
-_BATCHES_PER_PAUSE = 64
-"""Of those that stay as they are, or go whole: a tenth of a millisecond."""
 _UNCHANGED = RebuiltBatch(BatchOutcome.UNCHANGED)
 _DROPPED = RebuiltBatch(BatchOutcome.DROPPED)
 _NONE = BitMap()
@@ -81,6 +77,10 @@ class CompactionRun:
         assert not self._is_indexed, "phase one has ended"
         self._index.add_batch(batch, pause, origin)
 
+    def flush(self, pause: Pause) -> None:
+        """Look at what was taken in, before its data goes. Raises: see `RecordIndex.add_batch`."""
+        self._index.flush(pause)
+
     def end_indexing(self, pause: Pause) -> None:
         """End phase one; may be repeated. Raises: see `RecordIndex.finish`."""
         if not self._is_indexed:
@@ -118,7 +118,7 @@ class CompactionRun:
             return _UNCHANGED._replace(delete_horizon_ms=horizon_ms) if horizon_ms else _UNCHANGED
         if dead_count < count:
             dead = self._index.dead & BitMap(range(first, first + count)) | expired
-            rebuilt = without_records(batch, header, [each - first for each in dead], pause)
+            rebuilt = without_records(batch, header, _alive(dead, first, count), pause)
         elif is_last:
             rebuilt = emptied(header)
         else:
@@ -150,90 +150,12 @@ class CompactionRun:
         return delete_horizon_ms, _NONE
 
 
-def index_batches(run: CompactionRun, data: memoryview, sizes: Sequence[int], pause: Pause) -> None:
-    """Phase one: take in the next batches of the log.
-
-    Args:
-        run: the state of the session.
-        data: stored batches, one after the other.
-        sizes: of each batch.
-        pause: see `batches.pacing`.
-
-    Raises:
-        BatchError: a batch cannot be read; the message names its base offset.
-        TooManyRecords: the memory of the run is too small for the number of records.
-        OSError: the temporary file cannot be written.
-    """
-    position = 0
-    for size in sizes:
-        run.index_batch(data[position : position + size], pause)
-        position += size
-
-
-def compare_batches(
-    run: CompactionRun,
-    data: memoryview,
-    sizes: Sequence[int],
-    origins: Sequence[tuple[int, int, int]],
-    pause: Pause,
-) -> None:
-    """Phase one of a run with a strategy; like `index_batches`.
-
-    Args:
-        run: the state of the session.
-        data: stored batches, one after the other.
-        sizes: of each batch.
-        origins: of each batch; see `BatchOrigin`.
-        pause: see `batches.pacing`.
-
-    Raises:
-        StrategyFailed: the strategy has raised an error.
-        BatchError, TooManyRecords, OSError: see `index_batches`.
-    """
-    position = 0
-    for size, origin in zip(sizes, origins, strict=True):
-        run.index_batch(data[position : position + size], pause, BatchOrigin(*origin))
-        position += size
-
-
-def rebuild_batches(  # noqa: PLR0917 - a session passes arguments by position
-    run: CompactionRun,
-    data: memoryview,
-    sizes: Sequence[int],
-    delete_horizons_ms: Sequence[int],
-    is_end: bool,
-    pause: Pause,
-) -> tuple[RebuiltBatch, ...]:
-    """Phase two: return what becomes of the next batches; the first call ends phase one.
-
-    Args:
-        run: the state of the session.
-        data: the batches of phase one again, one after the other.
-        sizes: of each batch.
-        delete_horizons_ms: of each batch, what the previous run returned for it; 0 for none.
-        is_end: the last of these batches is the last of all.
-        pause: see `batches.pacing`.
-
-    Raises:
-        StrategyFailed: the strategy of the run has raised an error.
-        OSError: the temporary file cannot be read or written.
-    """
-    assert sizes or not is_end, "the last batch would have come as any other"
-    run.end_indexing(pause)
-    position = 0
-    rebuilt = []
-    last = len(sizes) - 1 if is_end else -1
-    for index, (size, horizon_ms) in enumerate(zip(sizes, delete_horizons_ms, strict=True)):
-        batch = data[position : position + size]
-        rebuilt.append(run.rebuild_batch(batch, horizon_ms, pause, is_last=index == last))
-        position += size
-        if not index % _BATCHES_PER_PAUSE:
-            pause()
-    return tuple(rebuilt)
-
-
-def count_records(
-    run: CompactionRun, data: memoryview, sizes: Sequence[int], pause: Pause
-) -> CompactionCounts:
-    """Return what the run has read, kept and dropped, after phase two."""
-    return run.counts
+def _alive(dead: BitMap, first: int, count: int) -> bytearray:
+    """Return 0 for each record of a batch that is dead, and 1 for each other one."""
+    alive = bytearray(b"\x01") * count
+    if count < RECORDS_TOGETHER_MIN:
+        for number in dead:
+            alive[number - first] = 0
+    else:
+        np.frombuffer(alive, np.uint8)[np.array(dead.to_array()) - first] = 0
+    return alive

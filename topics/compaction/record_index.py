@@ -5,16 +5,22 @@ or if it has no key; no record of a batch stays if its transaction was aborted, 
 marker. Batches are numbered in the order of the log, and so are the records of the batches that may
 stay: of others the header's count is not worth a number, since a client has written it. Tombstones
 are noted; whether they stay depends on the delete horizon of their batch. Everything that is
-numbered is checked here, so that phase two meets no damage.
+numbered is checked here, so that phase two meets no damage. Records of several batches are read
+together, as `record_heads` does; what it does not read, and what a strategy is to see, is read
+record by record.
 Must not know: what becomes of a batch.
 """
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pyroaring import BitMap
 
+from kledger.batches.buffers import Buffer
 from kledger.batches.compression import release
 from kledger.batches.errors import BatchError, CorruptBatch
 from kledger.batches.header import MAGIC, BatchHeader, read_header, verify_checksum
@@ -25,20 +31,51 @@ from kledger.topics.compaction.compaction_rules import (
     AbortedOffsets,
     BatchOrigin,
     CompactionRules,
+    TooManyRecords,
 )
+from kledger.topics.compaction.key_hashes import PADDING, hash_key_list, hash_keys
 from kledger.topics.compaction.key_table import KeyTable
+from kledger.topics.compaction.record_heads import read_heads, walk_records
 from kledger.topics.compaction.strategy_table import StrategyTable
 
 RECORDS_MAX = 1 << 32
 """The numbers of records have 32 bits."""
 
 _RECORDS_PER_STEP = 1024
-"""Records that are looked at between two pauses: about half a millisecond."""
+"""Records that are read one by one between two pauses: about half a millisecond."""
+_RECORDS_TOGETHER = 1 << 14
+"""Records that are read together: their heads, hashes and what comes between take 3 MiB."""
+_BYTES_TOGETHER = 4 << 20
 _RECORDS_PER_MEASUREMENT = 1 << 16
 
 
-class TooManyRecords(Exception):
-    """The memory of a run is too small for what must be known of each record, a bit or two."""
+class _Body(NamedTuple):
+    """The uncompressed records of a batch that were not looked at yet, at least one."""
+
+    base_offset: int
+    record_count: int
+    size: int
+    records: Buffer
+
+
+class _Part(NamedTuple):
+    """Consecutive records of one body.
+
+    Attributes:
+        base_offset: of their batch.
+        start: of the first one, in all bodies together.
+        record_count: how many.
+        end: of the body.
+        bounds: see `walk_records`; None if it is to be read record by record.
+        is_last: no record of the batch follows.
+    """
+
+    base_offset: int
+    start: int
+    record_count: int
+    end: int
+    bounds: NDArray[np.int64] | None
+    is_last: bool
 
 
 class RecordIndex:
@@ -73,6 +110,8 @@ class RecordIndex:
             self._table = StrategyTable(rules.strategy, self.dead, folder, memory_bytes_max)
         self._record_count_measured = 0
         self._next_offset = 0
+        self._bodies: list[_Body] = []
+        self._bodies_count = self._bodies_bytes = 0
 
     @property
     def superseded_count(self) -> int:
@@ -93,12 +132,12 @@ class RecordIndex:
         """Take in the next batch of the log, exactly one.
 
         Args:
-            batch: with its header.
+            batch: with its header; it must not change before `flush`.
             pause: see `batches.pacing`.
             origin: where it is from; only a run with a strategy needs it.
 
         Raises:
-            BatchError: it cannot be read; the message names its base offset.
+            BatchError: it or one before cannot be read; the message names its base offset.
             TooManyRecords: the memory of the run is too small.
             StrategyFailed: the strategy has raised an error.
             OSError: the temporary file cannot be written.
@@ -108,14 +147,36 @@ class RecordIndex:
             self._check(batch, header)
             self._add_records(batch, header, pause, origin)
         except BatchError as error:
-            raise type(error)(f"batch at offset {header.base_offset}: {error}") from None
+            raise _named(error, header.base_offset) from None
         self.batch_count += 1
         self._next_offset = header.last_offset + 1
-        if self.record_count - self._record_count_measured >= _RECORDS_PER_MEASUREMENT:
-            self._measure()
+        if self._bodies_bytes >= _BYTES_TOGETHER or self._bodies_count >= _RECORDS_TOGETHER:
+            self.flush(pause)
+        self._maybe_measure()
+
+    def flush(self, pause: Pause) -> None:
+        """Look at the records of all batches. Raises as `add_batch`."""
+        if not self._bodies:
+            return
+        bodies, self._bodies = self._bodies, []
+        self._bodies_count = self._bodies_bytes = 0
+        together = b"".join((*(each.records for each in bodies), PADDING))
+        for each in bodies:
+            release(each.records)
+        octets = np.frombuffer(together, np.uint8)
+        parts: list[_Part] = []
+        count = 0
+        for part in _parts_of(bodies, together, octets):
+            if parts and count + part.record_count > _RECORDS_TOGETHER:
+                self._add_parts(together, octets, parts, pause)
+                parts, count = [], 0
+            parts.append(part)
+            count += part.record_count
+        self._add_parts(together, octets, parts, pause)
 
     def finish(self, pause: Pause) -> None:
-        """Complete `dead`; no batches follow. Raises StrategyFailed, OSError."""
+        """Complete `dead` after a `flush`; no batches follow. Raises StrategyFailed, OSError."""
+        assert not self._bodies, "they are not looked at"
         self._table.finish(pause)
 
     def _check(self, batch: memoryview, header: BatchHeader) -> None:
@@ -146,42 +207,82 @@ class RecordIndex:
             self.aborted_count += count
         else:
             opened = open_body(batch, header, pause=pause)
-            body = bytes(opened)  # a third faster to index than any view
-            release(opened)
-            first = self.record_count
-            self._add_keys(body, count, pause)
             if isinstance(self._table, StrategyTable):
                 assert origin is not None, "a strategy is shown where a record is from"
+                body = bytes(opened)  # a third faster to index than any view
+                release(opened)
+                first = self.record_count
+                _check_end(self._add_one_by_one(body, 0, count, pause), body)
                 self._table.add_batch(header, body, origin, first, pause)
+            else:
+                self._bodies.append(_Body(header.base_offset, count, len(opened), opened))
+                self._bodies_count += count
+                self._bodies_bytes += len(opened)
 
-    def _add_keys(self, body: bytes, count: int, pause: Pause) -> None:
-        position = 0
+    def _add_parts(
+        self, together: bytes, octets: NDArray[np.uint8], parts: Sequence[_Part], pause: Pause
+    ) -> None:
+        """Take in the records of some parts, together if that is possible."""
+        bounds = _bounds_of(parts)
+        heads = None if bounds is None else read_heads(octets, bounds)
+        if bounds is None or heads is None:
+            for part in parts:
+                try:
+                    body = together[part.start : part.end]
+                    end = self._add_one_by_one(body, 0, part.record_count, pause)
+                    if part.is_last:
+                        _check_end(end, body)
+                except BatchError as error:
+                    raise _named(error, part.base_offset) from None
+            return
+        count = len(bounds) - 1
+        self._check_count(count)
+        first = self.record_count
+        self.record_count += count
+        numbers = np.arange(first, first + count, dtype=np.uint32)
+        if len(heads.keyless):
+            self.keyless_count += len(heads.keyless)
+            self.dead.update(BitMap(numbers[heads.keyless]))
+            numbers = np.delete(numbers, heads.keyless)
+        if len(heads.tombstones):
+            self.tombstones.update(BitMap((first + heads.tombstones).astype(np.uint32)))
+        assert isinstance(self._table, KeyTable), "a strategy sees records one by one"
+        self._table.add(hash_keys(together, heads.key_starts, heads.key_sizes), numbers)
+        self._maybe_measure()
+        pause()
+
+    def _add_one_by_one(self, body: bytes, position: int, count: int, pause: Pause) -> int:
+        """Take in records as `read_keys` reads them; return the position after the last one."""
         while count:
             step = min(count, _RECORDS_PER_STEP)
-            if self.record_count + step > RECORDS_MAX:
-                raise TooManyRecords(f"more than {RECORDS_MAX} records")
+            self._check_count(step)
             keys, keyless, tombstones, position = read_keys(body, position, step)
             first = self.record_count
-            numbers: Sequence[int] = range(first, first + step)
             if keyless:
                 self.keyless_count += len(keyless)
                 self.dead.update([first + index for index in keyless])
-                without = set(keyless)
-                numbers = [first + index for index in range(step) if index not in without]
             if tombstones:
                 self.tombstones.update([first + index for index in tombstones])
             self.record_count += step
             if isinstance(self._table, KeyTable):
-                self._table.add(keys, numbers)
+                numbers = np.delete(np.arange(first, first + step, dtype=np.uint32), keyless)
+                self._table.add(hash_key_list(keys), numbers)
             count -= step
             pause()
-        if position != len(body):
-            raise CorruptBatch(f"{len(body) - position} bytes after the last record")
+        return position
+
+    def _check_count(self, count: int) -> None:
+        if self.record_count + count > RECORDS_MAX:
+            raise TooManyRecords(f"more than {RECORDS_MAX} records")
+
+    def _maybe_measure(self) -> None:
+        if self.record_count - self._record_count_measured >= _RECORDS_PER_MEASUREMENT:
+            self._measure()
 
     def _measure(self) -> None:
         """Leave to the table what the bitmaps do not need: at least half of the memory.
 
-        `dead` takes least while it is not complete, and a bit for each record at most.
+        `dead` takes a bit for each record at most.
         """
         self._record_count_measured = self.record_count
         needed = self.record_count // 8
@@ -209,6 +310,46 @@ class _AbortedBatches:
         firsts = self._firsts.get(header.producer_id, ())
         index = bisect_right(firsts, header.base_offset) - 1
         return index >= 0 and header.base_offset <= self._lasts[header.producer_id][index]
+
+
+def _parts_of(
+    bodies: Sequence[_Body], together: bytes, octets: NDArray[np.uint8]
+) -> Iterator[_Part]:
+    """Divide bodies that follow each other into parts of not too many records."""
+    start = 0
+    for body in bodies:
+        end = start + body.size
+        left = body.record_count
+        while left:
+            count = min(left, _RECORDS_TOGETHER)
+            left -= count
+            bounds = walk_records(together, octets, start, count)
+            is_whole = bounds is not None and (bounds[-1] < end if left else bounds[-1] == end)
+            if bounds is None or not is_whole:
+                yield _Part(body.base_offset, start, count + left, end, None, is_last=True)
+                break
+            yield _Part(body.base_offset, start, count, end, bounds, is_last=not left)
+            start = int(bounds[-1])
+        start = end
+
+
+def _bounds_of(parts: Sequence[_Part]) -> NDArray[np.int64] | None:
+    """Return the bounds of the records of parts that follow each other."""
+    found: list[NDArray[np.int64]] = []
+    for part in parts:
+        if part.bounds is None:
+            return None
+        found.append(part.bounds[:-1] if part is not parts[-1] else part.bounds)
+    return np.concatenate(found)
+
+
+def _check_end(position: int, body: bytes) -> None:
+    if position != len(body):
+        raise CorruptBatch(f"{len(body) - position} bytes after the last record")
+
+
+def _named(error: BatchError, base_offset: int) -> BatchError:
+    return type(error)(f"batch at offset {base_offset}: {error}")
 
 
 def read_keys(  # noqa: PLR0912 - varints are read in place

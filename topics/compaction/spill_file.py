@@ -1,7 +1,7 @@
 """Spill file: what does not fit into the memory of a compaction, in a file without a name.
 
 Rule: nothing is left of it whenever the process ends. A fragment is a value that was appended at
-once, and is read at once.
+once, and is read at once; of raw data any part can be read.
 Must not know: what the values are.
 """
 
@@ -9,6 +9,8 @@ import errno
 import marshal
 import os
 from typing import Any, BinaryIO, TypeAlias
+
+from kledger.batches.buffers import Buffer
 
 Fragment: TypeAlias = tuple[int, int]
 """Start and size in the file, in bytes."""
@@ -28,22 +30,30 @@ class SpillFile:
 
     def write(self, value: Any) -> Fragment:
         """Append a value, as `marshal` takes it. Raises OSError."""
+        return self.write_raw(marshal.dumps(value, _MARSHAL_VERSION))
+
+    def write_raw(self, data: Buffer) -> Fragment:
+        """Append bytes. Raises OSError."""
         if self._file is None:
             self._file = _nameless_file(self._folder)
         if not self._is_at_end:
             self._file.seek(self._size)
             self._is_at_end = True
-        start, size = self._size, self._file.write(marshal.dumps(value, _MARSHAL_VERSION))
+        start, size = self._size, self._file.write(data)
         self._size += size
         return start, size
 
     def read(self, fragment: Fragment) -> Any:
         """Return the value of a fragment. Raises OSError."""
+        return marshal.loads(self.read_raw(fragment))  # noqa: S302 - written by this process
+
+    def read_raw(self, fragment: Fragment) -> bytes:
+        """Return bytes that lie anywhere in what was written. Raises OSError."""
         assert self._file is not None, "nothing was written"
         start, size = fragment
         self._file.seek(start)
         self._is_at_end = False
-        return marshal.loads(self._file.read(size))  # noqa: S302 - written by this process
+        return self._file.read(size)
 
     def close(self) -> None:
         """Free the space. May be repeated."""

@@ -16,7 +16,7 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from tempfile import gettempdir
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kledger.batches.buffers import Buffer
 from kledger.batches.header import read_header
@@ -35,21 +35,21 @@ from kledger.runtime.blocking import PoolClosed
 from kledger.runtime.clock import Clock
 from kledger.runtime.compute_process import ComputeProcessDied
 from kledger.runtime.compute_session import ComputeSession
-from kledger.topics.compaction.compaction_rules import (
-    BatchOutcome,
-    CompactionCounts,
-    CompactionRules,
-    RebuiltBatch,
-)
-from kledger.topics.compaction.compaction_run import (
+from kledger.topics.compaction.compaction_calls import (
     PROCESS_BYTES_MIN,
-    CompactionRun,
+    begin_run,
     compare_batches,
     count_records,
     index_batches,
     rebuild_batches,
 )
-from kledger.topics.compaction.record_index import TooManyRecords
+from kledger.topics.compaction.compaction_rules import (
+    BatchOutcome,
+    CompactionCounts,
+    CompactionRules,
+    RebuiltBatch,
+    TooManyRecords,
+)
 from kledger.topics.compaction.strategy_rule import OpenStrategy, StrategyRule, no_strategies
 from kledger.topics.config.topic_config import TopicConfig
 from kledger.topics.errors import CompactionRunning, TopicStorageFailed
@@ -69,6 +69,9 @@ from kledger.topics.partition.offset_index import (
 )
 from kledger.topics.partition.partition_state import PartitionState
 from kledger.topics.partition.results import translated_errors
+
+if TYPE_CHECKING:
+    from kledger.topics.compaction.compaction_run import CompactionRun
 
 CHUNK_ENTRIES = 4096
 CHUNK_BYTES = 2 << 20
@@ -287,7 +290,7 @@ class PartitionCompaction:
         target = _Target(writer, interval_bytes(config.segment_bytes))
         try:
             async with self._store.compute_pool.session(
-                CompactionRun, rules, memory_bytes_max=PROCESS_BYTES_MIN + limits.memory_bytes_max
+                begin_run, rules, memory_bytes_max=PROCESS_BYTES_MIN + limits.memory_bytes_max
             ) as session:
                 await _index(session, source, has_strategy=rules.strategy is not None)
                 await _copy(session, source, target)
@@ -459,7 +462,7 @@ class _Target:
 
 
 async def _index(
-    session: ComputeSession[CompactionRun], source: _Source, *, has_strategy: bool
+    session: "ComputeSession[CompactionRun]", source: _Source, *, has_strategy: bool
 ) -> None:
     """Let the process find out which records stay."""
     pending: asyncio.Future[None] | None = None
@@ -477,7 +480,7 @@ async def _index(
         await pending
 
 
-async def _copy(session: ComputeSession[CompactionRun], source: _Source, target: _Target) -> None:
+async def _copy(session: "ComputeSession[CompactionRun]", source: _Source, target: _Target) -> None:
     """Let the process rebuild the batches of which a part stays, and store what stays."""
     pending: tuple[_Chunk, asyncio.Future[Sequence[RebuiltBatch]]] | None = None
     async for chunk in source.chunks():
@@ -490,7 +493,7 @@ async def _copy(session: ComputeSession[CompactionRun], source: _Source, target:
 
 
 async def _rebuilt(
-    session: ComputeSession[CompactionRun], chunk: _Chunk
+    session: "ComputeSession[CompactionRun]", chunk: _Chunk
 ) -> asyncio.Future[Sequence[RebuiltBatch]]:
     """Begin to rebuild the batches of a chunk."""
     buffers: list[Buffer] = [each.batch for each in chunk.batches]

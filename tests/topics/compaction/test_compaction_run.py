@@ -10,8 +10,8 @@ from kledger.batches.builder import BatchProducer, build_control_batch
 from kledger.batches.header import read_header
 from kledger.batches.pacing import no_pause
 from kledger.batches.reader import iterate_records
+from kledger.topics.compaction.compaction_calls import begin_run, rebuild_batches
 from kledger.topics.compaction.compaction_rules import BatchOutcome, CompactionCounts
-from kledger.topics.compaction.compaction_run import CompactionRun, rebuild_batches
 from tests.batches.words import cleaned
 from tests.topics.compaction.histories import History, histories
 from tests.topics.compaction.words import (
@@ -249,6 +249,4 @@ def test_nothing_is_left_in_the_temporary_folder(tmp_path: Path) -> None:
 def test_phase_two_takes_no_more_batches_than_phase_one() -> None:
     batch = log_batch(0, ("a", "1"))
     with pytest.raises(AssertionError, match="fewer"):
-        rebuild_batches(
-            CompactionRun(rules()), memoryview(batch), [len(batch)], [0], True, no_pause
-        )
+        rebuild_batches(begin_run(rules()), memoryview(batch), [len(batch)], [0], True, no_pause)

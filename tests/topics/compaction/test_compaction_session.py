@@ -9,9 +9,9 @@ from kledger.batches.errors import CorruptBatch
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.compute_process import ComputeProcessDied, ComputeProcesses
-from kledger.topics.compaction.compaction_run import (
+from kledger.topics.compaction.compaction_calls import (
     PROCESS_BYTES_MIN,
-    CompactionRun,
+    begin_run,
     count_records,
     index_batches,
     rebuild_batches,
@@ -20,6 +20,7 @@ from tests.runtime import compute_calls
 from tests.runtime.test_compute_process import pool_of
 from tests.topics.compaction.words import compact, log_batch, rules
 
+RUN_MODULE = "kledger.topics.compaction.compaction_run"
 LOG = [
     log_batch(number * 10, *[(f"k{number * index % 97}", f"v{number}") for index in range(10)])
     for number in range(200)
@@ -29,7 +30,7 @@ LOG = [
 async def compacted_in(pool: ComputePool) -> tuple[object, object]:
     """Return what becomes of LOG, and the counts."""
     memory = PROCESS_BYTES_MIN + (64 << 20)
-    async with pool.session(CompactionRun, rules(), memory_bytes_max=memory) as session:
+    async with pool.session(begin_run, rules(), memory_bytes_max=memory) as session:
         await session.call(index_batches, LOG[:150])
         await session.call(index_batches, LOG[150:])
         rebuilt = await session.call(rebuild_batches, LOG[:70], [0] * 70, False)
@@ -50,14 +51,14 @@ async def test_a_run_in_a_session_returns_what_it_returns_here(*, has_processes:
 async def test_what_cannot_be_read_is_the_same_error_in_the_session() -> None:
     damaged = bytearray(LOG[1])
     damaged[-1] ^= 1
-    async with pool_of(ComputeProcesses()) as pool, pool.session(CompactionRun, rules()) as session:
+    async with pool_of(ComputeProcesses()) as pool, pool.session(begin_run, rules()) as session:
         with pytest.raises(CorruptBatch, match="batch at offset 10: checksum"):
             await session.call(index_batches, [LOG[0], damaged])
 
 
 async def test_a_process_that_was_killed_fails_the_run() -> None:
     processes = ComputeProcesses()
-    async with pool_of(processes) as pool, pool.session(CompactionRun, rules()) as session:
+    async with pool_of(processes) as pool, pool.session(begin_run, rules()) as session:
         await session.call(index_batches, LOG)
         os.kill(processes.process_ids[0], signal.SIGKILL)
         with pytest.raises(ComputeProcessDied):
@@ -66,6 +67,6 @@ async def test_a_process_that_was_killed_fails_the_run() -> None:
 
 async def test_the_process_loads_little() -> None:
     async with pool_of(ComputeProcesses()) as pool:
-        (loaded,) = await pool.map(compute_calls.loaded_with, [(b"", CompactionRun.__module__)])
-        assert CompactionRun.__module__ in loaded
+        (loaded,) = await pool.map(compute_calls.loaded_with, [(b"", RUN_MODULE)])
+        assert RUN_MODULE in loaded
         assert not {"asyncio", "rocksdict", "grpc", "kledger.ledger", "logging"} & set(loaded)

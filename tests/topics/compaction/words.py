@@ -9,19 +9,19 @@ from kledger.batches.header import read_header
 from kledger.batches.pacing import no_pause
 from kledger.batches.reader import iterate_records
 from kledger.batches.record import Record
+from kledger.topics.compaction.compaction_calls import (
+    begin_run,
+    compare_batches,
+    count_records,
+    index_batches,
+    rebuild_batches,
+)
 from kledger.topics.compaction.compaction_rules import (
     AbortedOffsets,
     BatchOutcome,
     CompactionCounts,
     CompactionRules,
     RebuiltBatch,
-)
-from kledger.topics.compaction.compaction_run import (
-    CompactionRun,
-    compare_batches,
-    count_records,
-    index_batches,
-    rebuild_batches,
 )
 from kledger.topics.compaction.strategy_rule import StrategyRule
 from tests.topics.compaction.strategies import open_here
@@ -107,7 +107,7 @@ def compact(
     """Compact a whole log, some batches a call; a strategy sees the records from an offset on."""
     stored = [each if isinstance(each, Stored) else Stored(each) for each in log]
     run_rules = run_rules or rules()
-    run = CompactionRun(run_rules)
+    run = begin_run(run_rules)
     chunks = [stored[start : start + step] for start in range(0, len(stored), step)]
     for chunk in chunks:
         if run_rules.strategy is None:
