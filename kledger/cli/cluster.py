@@ -42,14 +42,20 @@ if TYPE_CHECKING:
 _VERBS = {
     "init": "make a cluster in a database that has none",
     "import": "copy the data folder of a stopped server into a cluster that has no data",
+    "move-node": "let one server own a node of a cluster of nodes, while that server lives",
     "status": "show the owners, the standbys, and what the database may lose",
 }
+ANY_SERVER = "any"
 _EXIT_CODES = "exit code 0: done; 1: the database failed; 2: a mistake of the caller"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their flags."""
     added = add_verbs(parser, _VERBS, _EXIT_CODES)
+    added["move-node"].add_argument("node", metavar="NODE", type=int, help="from 1")
+    added["move-node"].add_argument(
+        "server", metavar="SERVER", help="its node.id; any: the servers divide the node again"
+    )
     for each in added.values():
         each.add_argument("url", metavar="URL", nargs="?", help="of the database")
         each.add_argument("--config", metavar="FILE", type=Path, help="settings of a broker")
@@ -91,7 +97,8 @@ def _run_on_database(arguments: argparse.Namespace, settings: Settings, url: str
         PostgresDatabase,
     )
 
-    verb = {"init": _init, "import": _import, "status": _status}[arguments.verb]
+    verbs = {"init": _init, "import": _import, "move-node": _move_node, "status": _status}
+    verb = verbs[arguments.verb]
     database = PostgresDatabase(url)
     try:
         verb(database, arguments, settings)
@@ -154,6 +161,18 @@ def _check_store(store: str, settings: Settings) -> None:
 
 
 def _status(database: "PostgresDatabase", arguments: argparse.Namespace, _: Settings) -> None:
+    _show(database, arguments)
+
+
+def _move_node(database: "PostgresDatabase", arguments: argparse.Namespace, _: Settings) -> None:
+    nodes, server = database.describe().nodes, arguments.server
+    if not 1 <= arguments.node <= nodes:
+        raise SettingError(f"NODE: expected a number from 1 to {nodes}, got {arguments.node}")
+    if nodes == 1:
+        raise SettingError("move-node: the cluster has one node, which standbys take over")
+    if server != ANY_SERVER and not server.isdecimal():
+        raise SettingError(f"SERVER: expected the node.id of a server or any, got {server!r}")
+    database.prefer_server(arguments.node, None if server == ANY_SERVER else int(server))
     _show(database, arguments)
 
 
@@ -233,13 +252,14 @@ def _node_lines(observed: "NodesObservation") -> Iterator[str]:
         [
             each.node,
             each.server_id,
+            each.preferred,
             each.epoch or None,
             None if each.owner is None else each.owner.seq,
             None if each.owner is None else _seen(each.silent_ms),
         ]
         for each in observed.nodes
     ]
-    yield from table(["NODE", "SERVER", "EPOCH", "COMMITS", "SEEN"], nodes)
+    yield from table(["NODE", "SERVER", "PREFERRED", "EPOCH", "COMMITS", "SEEN"], nodes)
 
 
 def _state(server: "DescribedServer") -> str:

@@ -288,7 +288,10 @@ class NodeClaims:
         self._has_takers = bool(takers)
         if not self._is_draining:
             takers.add(server_id)
-        plan = plan_nodes(server_id, owners, takers)
+        preferred = {
+            each.node: each.preferred for each in observed.nodes if each.preferred is not None
+        }
+        plan = plan_nodes(server_id, owners, takers, preferred)
         for node in plan.claims:
             if node not in self._tasks:
                 self._tasks[node] = self._supervisor.spawn(self._own(node), f"node {node}")

@@ -2,14 +2,16 @@
 
 Rule: pure. All servers compute the same plan from the same state, so none of them has to be a
 leader. Nodes are divided as evenly as possible; a node moves only if that makes the division more
-even, or if its server is draining. One server hands over a node at a time, and only while every
-other node has an owner; a draining server does not wait for others.
+even, if its server is draining, or if another server is preferred for it. One server hands over a
+node at a time, and only while every other node has an owner; a draining server does not wait for
+others.
 Must not know: databases, sessions, what liveness is.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,10 @@ class NodePlan:
 
 
 def plan_nodes(
-    server_id: int, owners: Mapping[int, int | None], takers: Collection[int]
+    server_id: int,
+    owners: Mapping[int, int | None],
+    takers: Collection[int],
+    preferred: Mapping[int, int] = MappingProxyType({}),
 ) -> NodePlan:
     """Return what a server does.
 
@@ -35,42 +40,63 @@ def plan_nodes(
         owners: the server that owns each node; None: none does.
         takers: all servers that live and are not draining; the server itself is draining if it is
             not among them.
+        preferred: nodes that one server is to own while it is a taker, whatever that makes of the
+            division; the other nodes are divided so that all servers own as many as they can.
     """
     if not takers:
         return NodePlan()  # the last server keeps its nodes until it ends
-    owned = Counter(owner for owner in owners.values() if owner is not None)
-    room = _room(len(owners), owned, takers)
+    fixed = {node: each for node, each in preferred.items() if each in takers and node in owners}
     unowned = sorted(node for node, owner in owners.items() if owner is None)
     mine = sorted(node for node, owner in owners.items() if owner == server_id)
     if server_id not in takers:
         return NodePlan(hand_over=mine[0] if mine else None)
+    room = _room(owners, takers, fixed)
     if unowned:
-        return NodePlan(claims=_share(server_id, unowned, room))
+        return NodePlan(claims=_share(server_id, unowned, room, fixed))
+    astray = min((node for node, each in fixed.items() if owners[node] != each), default=None)
+    if astray is not None:
+        return NodePlan(hand_over=astray if astray in mine else None)
     most = min(room, key=lambda each: (room[each], each))
     if most == server_id and room[most] < 0:
-        return NodePlan(hand_over=mine[-1])
+        return NodePlan(hand_over=max(node for node in mine if node not in fixed))
     return NodePlan()
 
 
-def _room(count: int, owned: Mapping[int, int], takers: Collection[int]) -> dict[int, int]:
+def _room(
+    owners: Mapping[int, int | None], takers: Collection[int], fixed: Mapping[int, int]
+) -> dict[int, int]:
     """Return how many nodes more each server should own; below 0: how many fewer.
 
-    The sum is the number of nodes that none of these servers owns. Those that own the most keep
-    what does not divide evenly.
+    The sum is the number of nodes that none of these servers owns, where a fixed node counts as
+    owned by its server. Those that own the most keep what does not divide evenly.
     """
-    share, rest = divmod(count, len(takers))
-    by_count = sorted(takers, key=lambda each: (-owned.get(each, 0), each))
-    return {
-        each: share + (place < rest) - owned.get(each, 0) for place, each in enumerate(by_count)
-    }
+    owned = Counter(fixed.get(node, owner) for node, owner in owners.items())
+    count, room, dividing = len(owners), {}, set(takers)
+    # A server with more fixed nodes than its share owns these alone, which leaves less to divide.
+    for each, fixed_count in Counter(fixed.values()).most_common():
+        if fixed_count * len(dividing) <= count:
+            break
+        dividing.remove(each)
+        room[each] = fixed_count - owned[each]
+        count -= fixed_count
+    if dividing:
+        share, rest = divmod(count, len(dividing))
+        by_count = sorted(dividing, key=lambda each: (-owned[each], each))
+        for place, each in enumerate(by_count):
+            room[each] = share + (place < rest) - owned[each]
+    return room
 
 
-def _share(server_id: int, unowned: Sequence[int], room: Mapping[int, int]) -> tuple[int, ...]:
+def _share(
+    server_id: int, unowned: Sequence[int], room: Mapping[int, int], fixed: Mapping[int, int]
+) -> tuple[int, ...]:
     """Return those nodes without an owner that a server is to own."""
     left, found = dict(room), []
     for node in unowned:
-        taker = max(left, key=lambda each: (left[each], -each))
-        left[taker] -= 1
+        taker = fixed.get(node)
+        if taker is None:
+            taker = max(left, key=lambda each: (left[each], -each))
+            left[taker] -= 1
         if taker == server_id:
             found.append(node)
     return tuple(found)

@@ -84,6 +84,7 @@ class _Tables:
     nodes: int = 1
     peer_secret: bytes = b""
     servers: dict[int, _Server] = field(default_factory=dict)
+    preferred: dict[int, int] = field(default_factory=dict)
 
 
 class MemoryDatabase:
@@ -265,7 +266,10 @@ class MemoryDatabase:
                 DescribedServer(each.server, each.is_draining, max(now_ms - each.seen_at_ms, 0))
                 for _, each in sorted(tables.servers.items())
             ]
-        nodes = [self.node(node)._described_node(node) for node in range(1, tables.nodes + 1)]
+        nodes = [
+            self.node(node)._described_node(node)._replace(preferred=tables.preferred.get(node))
+            for node in range(1, tables.nodes + 1)
+        ]
         return NodesObservation(nodes, servers)
 
     def announce_server(
@@ -293,6 +297,15 @@ class MemoryDatabase:
             servers = self._tables().servers
             if server_id in servers and servers[server_id].incarnation == incarnation:
                 del servers[server_id]
+
+    def prefer_server(self, node: int, server_id: int | None) -> None:
+        """Let one server own a node, while it lives."""
+        with self._lock:
+            preferred = self._tables().preferred
+            if server_id is None:
+                preferred.pop(node, None)
+            else:
+                preferred[node] = server_id
 
     def _described_node(self, node: int) -> DescribedNode:
         with self._lock:

@@ -4,11 +4,12 @@ Rule: each node has the tables of `postgres_statements` in its own schema. The t
 inform servers about each other, so these statements alone may depend on the database's clock.
 Must not know: connections.
 
-| table or view | a row is                                                                |
-|---------------|-------------------------------------------------------------------------|
-| `nodes`       | how many there are, and the secret of their servers; there is one       |
-| `server`      | a server that lives, or did until lately                                |
-| `node_owner`  | a node with its owner                                                   |
+| table or view      | a row is                                                           |
+|--------------------|--------------------------------------------------------------------|
+| `nodes`            | how many there are, and the secret of their servers; there is one  |
+| `server`           | a server that lives, or did until lately                           |
+| `preferred_server` | a node that one server is to own, while that lives                 |
+| `node_owner`       | a node with its owner                                              |
 
 They are in the schema of the cluster, whose own tables have no owner then: so an older release sees
 a cluster of a format that it does not know.
@@ -34,6 +35,10 @@ CREATE TABLE server (
     admin text NOT NULL,
     seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 30);
+CREATE TABLE preferred_server (
+    node int PRIMARY KEY,
+    server_id int NOT NULL
+);
 """
 
 INSERT_NODES: Final = "INSERT INTO nodes (count, peer_secret) VALUES ($1, $2)"
@@ -41,9 +46,9 @@ INSERT_NODES: Final = "INSERT INTO nodes (count, peer_secret) VALUES ($1, $2)"
 NODES: Final = "SELECT count, peer_secret FROM kledger.nodes"
 
 OBSERVE_NODES: Final = """
-SELECT node, epoch, owner, seq, server_id,
-       (extract(epoch FROM clock_timestamp() - moved_at) * 1000)::bigint AS silent_ms
-FROM node_owner ORDER BY node
+SELECT o.node, o.epoch, o.owner, o.seq, o.server_id, p.server_id AS preferred,
+       (extract(epoch FROM clock_timestamp() - o.moved_at) * 1000)::bigint AS silent_ms
+FROM node_owner o LEFT JOIN preferred_server p USING (node) ORDER BY o.node
 """
 
 OBSERVE_SERVERS: Final = """
@@ -67,6 +72,13 @@ WHERE s.incarnation = excluded.incarnation
    OR s.seen_at < clock_timestamp() - $7::bigint * interval '1 ms'
 RETURNING server_id
 """
+
+PREFER_SERVER: Final = """
+INSERT INTO preferred_server (node, server_id) VALUES ($1, $2)
+ON CONFLICT (node) DO UPDATE SET server_id = excluded.server_id
+"""
+
+PREFER_ANY: Final = "DELETE FROM preferred_server WHERE node = $1"
 
 END_SERVER: Final = "DELETE FROM server WHERE server_id = $1 AND incarnation = $2"
 

@@ -33,6 +33,7 @@ class DescribedNode(NamedTuple):
         owner: the session that owns it, and the number of its last commit; None: no session does.
         server_id: the server of that session; None: no session owns it.
         silent_ms: how long ago the owner committed, by the database's clock; only for display.
+        preferred: the server that owns it while that lives; None: any.
     """
 
     node: int
@@ -40,6 +41,7 @@ class DescribedNode(NamedTuple):
     owner: OwnerObservation | None
     server_id: int | None
     silent_ms: int
+    preferred: int | None = None
 
 
 class DescribedServer(NamedTuple):
@@ -101,6 +103,18 @@ class NodesDatabase(Protocol):
 
         Raises:
             UnknownOutcome: it may be seen until it counts as dead.
+        """
+        ...
+
+    def prefer_server(self, node: int, server_id: int | None) -> None:
+        """Let one server own a node, while it lives and is not draining; None: any.
+
+        Args:
+            node: which there is.
+            server_id: of a server, which need not live.
+
+        Raises:
+            UnknownOutcome: servers may see it; calling again tells.
         """
         ...
 

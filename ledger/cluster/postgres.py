@@ -201,6 +201,13 @@ class PostgresDatabase:
         """Let all servers see that a server has ended."""
         self._change(node_statements.END_SERVER, server_id, incarnation)
 
+    def prefer_server(self, node: int, server_id: int | None) -> None:
+        """Let one server own a node, while it lives."""
+        if server_id is None:
+            self._change(node_statements.PREFER_ANY, node)
+        else:
+            self._change(node_statements.PREFER_SERVER, node, server_id)
+
     # On the event loop
 
     async def _create(self, cluster_id: str, store: str, nodes: int) -> None:
@@ -299,7 +306,12 @@ def _described_node(found: Any) -> DescribedNode:
     if found["owner"] is not None:
         owner = OwnerObservation(SessionId(found["owner"]), found["seq"])
     return DescribedNode(
-        found["node"], found["epoch"], owner, found["server_id"], max(found["silent_ms"] or 0, 0)
+        found["node"],
+        found["epoch"],
+        owner,
+        found["server_id"],
+        max(found["silent_ms"] or 0, 0),
+        found["preferred"],
     )
 
 

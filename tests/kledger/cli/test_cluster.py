@@ -1,6 +1,7 @@
 """`kledger cluster` against a real database."""
 
 import asyncio
+import re
 from pathlib import Path
 from uuid import UUID
 
@@ -81,7 +82,7 @@ def test_cluster_of_nodes_is_made_and_shown(shell: Shell, postgres_url: str, sto
     assert 0 == made.code
     assert made.out[0].endswith(f", store {store}, format 2, 3 nodes")
     assert "there is no server" == made.out[-5]
-    assert [["1", "-", "-", "-", "-"]] == [made.out[-3].split()]
+    assert [["1", "-", "-", "-", "-", "-"]] == [made.out[-3].split()]
 
     cluster, node = PostgresDatabase(postgres_url), PostgresDatabase(postgres_url, node=2)
     node.commit(owner(node, 7), 1, Change())
@@ -97,16 +98,34 @@ def test_cluster_of_nodes_is_made_and_shown(shell: Shell, postgres_url: str, sto
         ["SERVER", "STATE", "KAFKA", "NODES", "SEEN"],
         ["7", "live", "127.0.0.1:9007", "1"],
         ["8", "draining", "127.0.0.1:9008", "0"],
-        ["NODE", "SERVER", "EPOCH", "COMMITS", "SEEN"],
-        ["1", "-", "-", "-", "-"],
-        ["2", "7", "1", "1"],
-        ["3", "-", "-", "-", "-"],
-    ] == [line.split(maxsplit=5)[: 4 if "ago" in line else 5] for line in shown]
+        ["NODE", "SERVER", "PREFERRED", "EPOCH", "COMMITS", "SEEN"],
+        ["1", "-", "-", "-", "-", "-"],
+        ["2", "7", "-", "1", "1"],
+        ["3", "-", "-", "-", "-", "-"],
+    ] == [re.sub(r"[0-9.]+ s ago", "", line).split() for line in shown]
     found = shell("status", postgres_url, "--json").json
     assert (3, 2) == (found["nodes"], found["format"])
     assert [None, 7, None] == [each["server_id"] for each in found["node_owners"]]
     assert ["live", "draining"] == [each["state"] for each in found["servers"]]
     assert secret not in str(found)
+
+
+def test_node_is_given_to_a_server_and_to_any(shell: Shell, postgres_url: str, store: str) -> None:
+    shell("init", postgres_url, "--store", store, "--nodes", "2")
+    moved = shell("move-node", "2", "7", postgres_url)
+    assert ["2", "-", "7", "-", "-", "-"] == moved.out[-1].split()
+    shell("move-node", "2", "8", postgres_url)
+    found = shell("status", postgres_url, "--json").json["node_owners"]
+    assert [None, 8] == [each["preferred"] for each in found]
+    freed = shell("move-node", "2", "any", postgres_url, "--json").json["node_owners"]
+    assert [None, None] == [each["preferred"] for each in freed]
+
+    for node, server, message in [
+        ("3", "7", "NODE: expected a number from 1 to 2, got 3"),
+        ("2", "all", "SERVER: expected the node.id of a server or any, got 'all'"),
+    ]:
+        refused = shell("move-node", node, server, postgres_url)
+        assert (2, True) == (refused.code, message in refused.err[0])
 
 
 def test_url_may_come_from_the_settings(

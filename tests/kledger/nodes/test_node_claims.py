@@ -64,6 +64,9 @@ class Connection:
         self._check()
         self._memory.end_server(server_id, incarnation)
 
+    def prefer_server(self, node: int, server_id: int | None) -> None:
+        self._memory.prefer_server(node, server_id)
+
     def close(self) -> None:
         pass
 
@@ -168,6 +171,20 @@ async def test_server_that_is_alone_owns_all_nodes(scene: Scene) -> None:
     await scene.pass_time(POLL_EVERY_MS)
     assert [1, 2, 3, 4] == sorted(server.served)
     assert [1, 1, 1, 1] == scene.owners
+
+
+async def test_node_moves_to_the_server_that_is_preferred_and_back(scene: Scene) -> None:
+    first, second = scene.start(1), scene.start(2)
+    await scene.pass_time(4 * COMMIT_EVERY_MS)
+    assert [2, 2] == scene.counts
+    for node in range(1, NODES + 1):
+        scene.memory.prefer_server(node, 2)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    assert ([], [1, 2, 3, 4]) == (sorted(first.served), sorted(second.served))
+    for node in range(1, NODES + 1):
+        scene.memory.prefer_server(node, None)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    assert [2, 2] == scene.counts
 
 
 async def test_servers_that_come_get_their_share_and_nothing_moves_afterwards(

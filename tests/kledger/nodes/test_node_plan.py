@@ -36,6 +36,31 @@ def test_server_does_its_part(
     assert expected == {each: plan_nodes(each, of_nodes, takers) for each in expected}
 
 
+@pytest.mark.parametrize(
+    ("owners", "takers", "preferred", "expected"),
+    [
+        ([1, 1, 2, 2], [1, 2], {1: 2}, {1: NodePlan(hand_over=1), 2: NodePlan()}),
+        ([2, 1, 2, 2], [1, 2], {1: 2}, {1: NodePlan(), 2: NodePlan(hand_over=4)}),
+        ([2, 1, 2, 1], [1, 2], {1: 2}, {1: NodePlan(), 2: NodePlan()}),
+        ([2, 2, 2, 1], [1, 2], {1: 2, 2: 2, 3: 2}, {1: NodePlan(), 2: NodePlan()}),
+        ([2, 2, 2, 2], [1, 2], {1: 2, 2: 2, 3: 2}, {1: NodePlan(), 2: NodePlan(hand_over=4)}),
+        ([1, 1, 1], [1, 2], {1: 2, 2: 2, 3: 2}, {1: NodePlan(hand_over=1), 2: NodePlan()}),
+        ([None, 1, 1], [1, 2], {1: 2, 2: 2}, {1: NodePlan(), 2: NodePlan(claims=(1,))}),
+        ([None, None], [1, 2], {1: 2, 2: 2}, {1: NodePlan(), 2: NodePlan(claims=(1, 2))}),
+        ([1, 1, 2, 2], [1, 2], {1: 9, 7: 2}, {1: NodePlan(), 2: NodePlan()}),
+        ([2, 2, 1], [1], {1: 2}, {1: NodePlan(), 2: NodePlan(hand_over=1)}),
+    ],
+)
+def test_preferred_server_owns_its_nodes_while_it_lives(
+    owners: list[int | None],
+    takers: list[int],
+    preferred: dict[int, int],
+    expected: dict[int, NodePlan],
+) -> None:
+    of_nodes = dict(enumerate(owners, 1))
+    assert expected == {each: plan_nodes(each, of_nodes, takers, preferred) for each in expected}
+
+
 class Servers(RuleBasedStateMachine):
     """Servers act on what they see, which is the same for all, one after the other."""
 
@@ -44,6 +69,7 @@ class Servers(RuleBasedStateMachine):
         self.owners: dict[int, int | None] = dict.fromkeys(range(1, count + 1))
         self.live: set[int] = set()
         self.draining: set[int] = set()
+        self.preferred: dict[int, int] = {}
 
     @property
     def takers(self) -> set[int]:
@@ -53,6 +79,13 @@ class Servers(RuleBasedStateMachine):
     def start(self, server: int) -> None:
         self.live.add(server)
         self.draining.discard(server)
+
+    @rule(node=st.integers(1, 12), server=st.none() | st.sampled_from(IDS))
+    def prefer(self, node: int, server: int | None) -> None:
+        if server is None:
+            self.preferred.pop(node, None)
+        elif node in self.owners:
+            self.preferred[node] = server
 
     @rule(server=st.sampled_from(IDS))
     def drain(self, server: int) -> None:
@@ -68,11 +101,14 @@ class Servers(RuleBasedStateMachine):
         if server not in self.live:
             self.owners = {n: None if o == server else o for n, o in self.owners.items()}
 
+    def plan(self, server: int, owners: dict[int, int | None]) -> NodePlan:
+        return plan_nodes(server, owners, self.takers, self.preferred)
+
     @rule()
     def act(self) -> None:
         """Make the plans of all at the same moment, and then do what they say."""
         before = dict(self.owners)
-        plans = {each: plan_nodes(each, before, self.takers) for each in sorted(self.live)}
+        plans = {each: self.plan(each, before) for each in sorted(self.live)}
         handed_over = [
             (each, plan.hand_over) for each, plan in plans.items() if plan.hand_over is not None
         ]
@@ -94,19 +130,23 @@ class Servers(RuleBasedStateMachine):
             self.owners = {n: None if o == server else o for n, o in self.owners.items()}
         if not self.takers:
             return
+        fixed = {n: each for n, each in self.preferred.items() if each in self.takers}
         owned = Counter(self.owners.values())
         share = -(-len(self.owners) // len(self.takers))
         kept = sum(min(owned[each], share) for each in self.takers)
         before = dict(self.owners)
-        for _ in range(2 * len(self.owners) + 2):
+        for _ in range(4 * len(self.owners) + 2):
             self.act()
         counts = Counter(self.owners.values())
         assert set(counts) <= self.takers
-        assert max(counts[each] for each in self.takers) <= share
-        assert min(counts[each] for each in self.takers) >= len(self.owners) // len(self.takers)
+        assert fixed.items() <= self.owners.items()
+        least = min(counts[each] for each in self.takers)
+        free = Counter(each for n, each in self.owners.items() if n not in fixed)
+        assert all(counts[each] <= least + 1 for each in free), "not divided evenly"
         moved = sum(before[n] in self.takers and before[n] != o for n, o in self.owners.items())
         fewest = max(0, sum(owned[each] for each in self.takers) - kept)
-        assert moved <= fewest + len(self.takers), "a node moved without need"
+        if not fixed:
+            assert moved <= fewest + len(self.takers), "a node moved without need"
         rest = dict(self.owners)
         self.act()
         assert rest == self.owners

@@ -62,6 +62,16 @@ def test_most_nodes_that_a_cluster_can_have_are_created(databases: Databases) ->
     assert [*range(1, NODES_MAX + 1)] == [each.node for each in found.nodes]
 
 
+def test_node_has_the_server_that_was_preferred_last(databases: Databases) -> None:
+    database = create(databases)
+    for server_id in (7, 8):
+        database.prefer_server(2, server_id)
+        database.prefer_server(3, server_id)
+    database.prefer_server(3, None)
+    database.prefer_server(1, None)
+    assert [None, 8, None] == [each.preferred for each in database.observe_nodes().nodes]
+
+
 def test_node_that_the_cluster_does_not_have_is_refused(databases: Databases) -> None:
     create(databases)
     with pytest.raises(NoCluster, match="no node 4"):
