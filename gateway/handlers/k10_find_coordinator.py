@@ -3,12 +3,13 @@
 Behaviour:
 - A single server coordinates every group and every transactional id. In a cluster the shard of the
   key decides which broker does. The address is that of the listener of the request.
-- A coordinator that has moved to another address gets another id (see MOVED_IDS) in the first
-  response of its key type on a connection; the address in it is right. librdkafka, at least up to
-  2.16, keeps a coordinator's address as long as its id is the same (`rd_kafka_txn_coord_set`), and
-  would connect to the old address for ever. At an unknown id it drops the coordinator, requests
-  metadata, which have the new address, and sends FindCoordinator again. Other clients use the
-  address at once.
+- librdkafka gets a coordinator that has moved to another address with another id (see MOVED_IDS) in
+  the first response of its key type on a connection; the address in it is right. librdkafka, at
+  least up to 2.16, keeps a coordinator's address as long as its id is the same
+  (`rd_kafka_txn_coord_set`), and would connect to the old address for ever. At an unknown id it
+  drops the coordinator, requests metadata, which have the new address, and sends FindCoordinator
+  again. Other clients get the true id: aiokafka's administration client connects only to brokers
+  that metadata name.
 - Each requested key gets an entry. A client that may not describe the group or transactional id
   gets the error alone. A key type without a coordinator is INVALID_REQUEST.
 
@@ -16,6 +17,8 @@ Version notes:
 - v1 adds the key type, v4 several keys in one request (KIP-699), v6 keys of share groups
   (KIP-932), which are not served.
 """
+
+import re
 
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -33,6 +36,8 @@ MAX_VERSION = 6
 FIRST_VERSION_WITH_KEYS = 4
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
+LIBRDKAFKA = re.compile("rdkafka|^confluent-kafka|^kcat$")
+"""What ApiVersions calls librdkafka, and programs and bindings of other languages over it."""
 MOVED_IDS = 1 << 30
 """Added to the id of a broker that has moved; no node has such an id."""
 
@@ -89,7 +94,9 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
 
 
 def _has_moved(context: RequestContext, key_type: int, broker_id: int) -> bool:
-    """Return whether a broker has moved since the last response about it on this connection."""
+    """Return whether librdkafka has not had a response about a broker since it moved."""
+    if not LIBRDKAFKA.search(context.peer.software_name):
+        return False
     move = context.services.brokers.recent_move(broker_id)
     if move is None or context.peer.known_moves.get((key_type, broker_id)) == move:
         return False
