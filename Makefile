@@ -19,7 +19,7 @@ SPREAD := --numprocesses logical --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-peers demo demo-cluster test test-all test-cluster test-workers mutants sim bench lint format proto serve lock changelog clean
+.PHONY: help setup setup-peers demo demo-cluster test test-all test-cluster test-nodes test-workers mutants sim bench lint format proto serve lock changelog clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 - \2/p' Makefile | expand -t 24
@@ -102,12 +102,18 @@ test-all: lint setup-peers ## The same with everything that is slow, and the cov
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) compat_tests)
 	$(if $(COMPAT),$(MAKE) --no-print-directory test-workers)
 	$(if $(COMPAT),$(MAKE) --no-print-directory test-cluster)
+	$(if $(COMPAT),$(MAKE) --no-print-directory test-nodes)
 
 test-workers: setup-peers ## The clients of `make test` against a server with two workers, and crashes of these.
 	$(BIN)/python -m pytest $(SPREAD) -m "workers or not slow" --workers 2 compat_tests
 
 test-cluster: setup-peers ## The clients of `make test` against a broker without a disk.
 	$(BIN)/python -m pytest $(SPREAD) -m "not slow and not data_folder" --cluster compat_tests
+
+# One at a time: each server under test is three processes. Spark is slow on any server, so all of it is here.
+test-nodes: setup-peers ## The clients of `make test`, and Spark, against three servers that divide six nodes.
+	$(BIN)/python -m pytest -m "not slow" --nodes 6 compat_tests --ignore compat_tests/differential
+	$(BIN)/python -m pytest --nodes 6 compat_tests/test_spark.py
 
 mutants: setup ## Plant mistakes in MODULE=topics.partition.producer_state (or in thirteen modules), count what tests catch.
 	$(BIN)/python -m tests.mutation $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(OWN),--own) \

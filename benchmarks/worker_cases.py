@@ -98,7 +98,7 @@ def worker_restart(case: Case, subject: str, testbed: Testbed) -> Figures:
             address = f"{server.host}:{server.port + 1 + index}"
             led = [each for each, leader in leaders.items() if leader == address]
             begun = time.perf_counter()
-            server.kill_worker(index)
+            server.kill_part(index)
             wait_for_appends(address, topic, led)
             took.append(time.perf_counter() - begun)
             spent.append(cpu_seconds_of(server.worker_ids()[index]))

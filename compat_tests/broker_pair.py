@@ -13,10 +13,9 @@ import socket
 import threading
 from contextlib import ExitStack, suppress
 from enum import Enum
-from pathlib import Path
 from typing import Self
 
-from compat_tests.servers.cluster import store_url
+from compat_tests.servers import ClusterStores
 from compat_tests.servers.ports import ReservedPort
 from kledger.process import ServerProcess, arguments_for
 
@@ -112,10 +111,10 @@ class BrokerPair:
         balancer: leads to the owner, once it is ready.
     """
 
-    def __init__(self, database_url: str, store: Path, settings: dict[str, object]) -> None:
+    def __init__(self, stores: ClusterStores, settings: dict[str, object]) -> None:
         """Prepare brokers of a cluster that was made; nothing is started yet."""
-        self._cluster = ["--cluster", database_url, "--store", store_url(store)]
-        self._settings = settings | {"cluster.sql.asynchronous": "true"}
+        self._cluster = stores.arguments()
+        self._settings = settings
         self._stack = ExitStack()
         self._ports = [
             tuple(self._stack.enter_context(ReservedPort(HOST)).number for _ in range(2))

@@ -19,7 +19,14 @@ from compat_tests import peers
 from compat_tests.deadlines import PROGRAM_S, WAIT_S
 from compat_tests.report_plugin import ReportPlugin
 from compat_tests.secured_server import SecuredServer, running_securely
-from compat_tests.servers import ApacheKafkaServer, ClusterServer, KledgerServer, ServerProcess
+from compat_tests.servers import (
+    ApacheKafkaServer,
+    ClusterServer,
+    ClusterStores,
+    KledgerServer,
+    NodesServer,
+    ServerProcess,
+)
 from compat_tests.settings import dotted
 from compat_tests.tool_jvm import ToolJvm, ToolOutput
 from tests.postgres_server import PostgresServer
@@ -39,6 +46,9 @@ COMPACTING = SETTINGS | {
 # A tool lives a second or two: no time to gain from the second compiler or from several collectors.
 TOOL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 
+# With --nodes a server under test is three processes, and several of these run at a time.
+CONNECTIONS_MAX = "300"
+
 POSTGRES = pytest.StashKey[PostgresServer]()
 
 MakeTopic = Callable[..., str]
@@ -55,6 +65,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="kledger is a broker without a disk; tests marked data_folder are left out",
     )
+    parser.addoption(
+        "--nodes",
+        type=int,
+        default=0,
+        help="kledger is a cluster of so many nodes, which three servers divide; tests marked "
+        "data_folder or one_broker are left out",
+    )
     parser.addoption("--kills", type=int, default=20, help="kills of the long crash test")
     parser.addoption("--crash-seed", type=int, default=None, help="seed of the crash tests")
 
@@ -67,7 +84,10 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
-        "data_folder(reason): left out with --cluster, as it needs a server with a folder",
+        "data_folder(reason): left out with --cluster and --nodes, as it needs a folder of data",
+    )
+    config.addinivalue_line(
+        "markers", "one_broker(reason): left out with --nodes, as it needs a server that is alone"
     )
     config.addinivalue_line("markers", "peer(name): the client a module is about")
     config.addinivalue_line("markers", "feature(text): what the test tries, a row of the page")
@@ -75,13 +95,12 @@ def pytest_configure(config: pytest.Config) -> None:
         peers.fetch()
     except peers.PeerMissing as error:
         raise pytest.UsageError(str(error)) from error
-    if config.getoption("--cluster") and (
-        config.getoption("--workers") or config.getoption("--server") != "kledger"
-    ):
-        raise pytest.UsageError("--cluster excludes --workers and --server kafka")
-    if config.getoption("--server") == "kledger" and not (
-        config.getoption("--workers") or config.getoption("--cluster")
-    ):
+    others = [each for each in ("--cluster", "--nodes", "--workers") if config.getoption(each)]
+    if config.getoption("--server") == "kafka":
+        others.append("--server kafka")
+    if len(others) > 1:
+        raise pytest.UsageError(f"{' and '.join(others)} exclude each other")
+    if not others:
         page = peers.ROOT / "docs" / "COMPATIBILITY.md"
         config.pluginmanager.register(ReportPlugin(page, config))
 
@@ -97,12 +116,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a broker without a disk does not have."""
-    if not config.getoption("--cluster"):
-        return
-    for item in items:
-        if (mark := item.get_closest_marker("data_folder")) is not None:
-            item.add_marker(pytest.mark.skip(reason=f"with --cluster: {mark.args[0]}"))
+    """Leave out what a broker without a disk, or one of several, does not have."""
+    left_out = {"--cluster": ["data_folder"], "--nodes": ["data_folder", "one_broker"]}
+    for option, names in left_out.items():
+        if not config.getoption(option):
+            continue
+        for item in items:
+            for mark in filter(None, map(item.get_closest_marker, names)):
+                item.add_marker(pytest.mark.skip(reason=f"with {option}: {mark.args[0]}"))
 
 
 @pytest.fixture(scope="session")
@@ -136,7 +157,10 @@ def make_kledger(
     is_native: bool = False,
     workers: int = 0,
 ) -> KledgerServer:
-    """Build a kledger on a folder, or with --cluster one without a disk; see KledgerServer."""
+    """Build a kledger on a folder, or what --cluster or --nodes ask for; see KledgerServer."""
+    if nodes := int(config.getoption("--nodes")):
+        stores = ClusterStores.of_folder(new_database(config), folder / "objects")
+        return NodesServer(folder, stores, nodes=nodes, settings=settings, is_native=is_native)
     if config.getoption("--cluster"):
         return ClusterServer(folder, new_database(config), settings=settings, is_native=is_native)
     return KledgerServer(
@@ -149,7 +173,7 @@ def new_database(config: pytest.Config) -> str:
     if (running := config.stash.get(POSTGRES, None)) is None:
         running = config.stash[POSTGRES] = PostgresServer()
         running.initialise()
-        running.start()
+        running.start(max_connections=CONNECTIONS_MAX)
     name = f"compat_{next(_numbers)}"
     running.execute(f"CREATE DATABASE {name}")
     return running.url(name)

@@ -26,7 +26,6 @@ from confluent_kafka.admin import (
 from compat_tests.certificates import write_certificates
 from compat_tests.deadlines import WAIT_S
 from compat_tests.servers import KledgerServer
-from compat_tests.servers.ports import ReservedPort
 
 USER, PASSWORD = "alice", "alice-password"
 MECHANISM: Final = "SCRAM-SHA-512"
@@ -132,13 +131,8 @@ def running_securely(server: KledgerServer) -> Iterator[SecuredServer]:
     """Start a server with further settings, and keep what clients need in its folder."""
     folder = server.folder
     write_certificates(folder)
-    names = ("PLAINTEXT", *LISTENERS)
-    ports = [ReservedPort() for _ in names]
-    listeners = [
-        f"{name}://127.0.0.1:{port.number}" for name, port in zip(names, ports, strict=True)
-    ]
+    addresses = server.listen_as("PLAINTEXT", *LISTENERS)
     secured = {
-        "listeners": ",".join(listeners),
         "ssl.keystore.location": str(folder / "server.pem"),
         "ssl.truststore.location": str(folder / "ca.pem"),
         "listener.name.ssl.ssl.client.auth": "required",
@@ -147,12 +141,9 @@ def running_securely(server: KledgerServer) -> Iterator[SecuredServer]:
     server.settings |= secured
     with server:
         server.secrets.add(PASSWORD)
-        addresses = [server.bootstrap, *server.more_addresses]
-        found = SecuredServer(dict(zip(names, addresses, strict=True)), folder)
+        found = SecuredServer(addresses, folder)
         _add_user(found)
         yield found
-    for port in ports:
-        port.close()
 
 
 def _add_user(secured: SecuredServer) -> None:

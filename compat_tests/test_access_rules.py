@@ -27,13 +27,11 @@ def guarded(
     """A server with users and rules; its address, and the properties of each user's clients."""
     folder = tmp_path_factory.mktemp("guarded")
     server = make_kledger(pytestconfig, folder, durability="os")
-    server.prepare()
-    address = f"{server.host}:{server.reserve_port()}"
+    # Without a login, a client may do nothing; the start waits for an answer there.
+    address = server.listen_as("PLAINTEXT", "SASL_PLAINTEXT")["SASL_PLAINTEXT"]
     users = " ".join(f'user_{name}="{name}-secret"' for name in USERS)
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    server.settings = {
-        # Without a login, a client may do nothing; the start waits for an answer there.
-        "listeners": f"PLAINTEXT://{server.bootstrap},SASL_PLAINTEXT://{address}",
+    server.settings |= {
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} {users};",
         "authorizer.class.name": STANDARD_AUTHORIZER,

@@ -13,6 +13,7 @@ import os
 import random
 import threading
 import time
+from operator import gt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from compat_tests.commit_gate import CommitGate
 from compat_tests.conftest import SETTINGS, create_topic, new_database
 from compat_tests.crash_load import CommittingConsumer, LoadProducer, LogChecker
 from compat_tests.deadlines import PROGRAM_S, wait_until
-from compat_tests.servers.cluster import make_cluster
+from compat_tests.servers import ClusterStores
 from compat_tests.test_crash import crash_seed, require_all
 from compat_tests.test_exactly_once import (
     CLIENTS,
@@ -42,7 +43,6 @@ pytestmark = pytest.mark.slow
 LOG = logging.getLogger("cluster-crash")
 ENDS = int(os.environ.get("CLUSTER_ENDS", "10"))
 LOADED, LOAD_GROUP = "cluster-crash", "cluster-crash-group"
-PLACES = [(LOADED, partition) for partition in range(3)]
 PAUSE_S_MAX = 0.5
 REQUEST_TIMEOUT_MS = 5_000
 """A paused broker closes no connection: its clients find the next one after this time."""
@@ -71,25 +71,36 @@ def chosen_ends(chance: random.Random, count: int) -> list[End]:
 class PlainLoad:
     """Producers with idempotence and a member of a group, and what was acknowledged to them."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, partitions: int) -> None:
+        create_topic(bootstrap, LOADED, partitions, {})
+        self.places = [(LOADED, partition) for partition in range(partitions)]
         self.producers = [
-            LoadProducer("plain", bootstrap, PLACES, "none", socket_timeout_ms=REQUEST_TIMEOUT_MS),
-            LoadProducer("packed", bootstrap, PLACES, "lz4", socket_timeout_ms=REQUEST_TIMEOUT_MS),
+            LoadProducer(name, bootstrap, self.places, codec, socket_timeout_ms=REQUEST_TIMEOUT_MS)
+            for name, codec in (("plain", "none"), ("packed", "lz4"))
         ]
         self._bootstrap = bootstrap
         self._member = CommittingConsumer(bootstrap, LOAD_GROUP, [LOADED])
-        self._checker = LogChecker(bootstrap, LOAD_GROUP, PLACES)
+        self._checker = LogChecker(bootstrap, LOAD_GROUP, self.places)
 
     def start(self) -> None:
         for each in self.producers:
             each.start()
         self._member.start()
 
-    def acknowledged_count(self) -> int:
-        return sum(
-            len(pairs)
-            for producer in self.producers
-            for pairs in producer.acknowledged_so_far().values()
+    def acknowledged_counts(self) -> list[int]:
+        """Return how many records of each partition were acknowledged."""
+        return [
+            sum(len(producer.acknowledged[place]) for producer in self.producers)
+            for place in self.places
+        ]
+
+    def wait_appended(self) -> None:
+        """Wait until every partition has got records."""
+        before = self.acknowledged_counts()
+        wait_until(
+            lambda: all(map(gt, self.acknowledged_counts(), before)),
+            "appends go on",
+            within_s=PROGRAM_S,
         )
 
     def require_all(self) -> None:
@@ -103,7 +114,7 @@ class PlainLoad:
         self._member.finish()
         self.require_all()
         self._checker.close()
-        self._checker = LogChecker(self._bootstrap, LOAD_GROUP, PLACES)
+        self._checker = LogChecker(self._bootstrap, LOAD_GROUP, self.places)
         self.require_all()
         self._checker.close()
         assert left_over == [0, 0]
@@ -123,8 +134,8 @@ def take_over(pair: BrokerPair, load: PlainLoad, end: End) -> Takeover:
     """End the ownership of a broker, and wait until the next one has acknowledged something."""
     begun = time.monotonic()
     pair.end_owner(end.how)
-    ready_s, before = time.monotonic() - begun, load.acknowledged_count()
-    wait_until(lambda: load.acknowledged_count() > before, "appends go on")
+    ready_s = time.monotonic() - begun
+    load.wait_appended()
     return Takeover(ready_s, time.monotonic() - begun)
 
 
@@ -135,13 +146,13 @@ def test_owners_end_under_load_and_lose_nothing(
     seed = crash_seed(pytestconfig)
     LOG.warning("--crash-seed %d", seed)
     chance = random.Random(seed)
-    database, store = new_database(pytestconfig), tmp_path / "objects"
-    make_cluster(database, store)
+    stores = ClusterStores.of_folder(new_database(pytestconfig), tmp_path / "objects")
+    stores.make_cluster()
     takeovers: dict[OwnerEnd, list[Takeover]] = {}
-    with BrokerPair(database, store, dict(SETTINGS)) as pair, CommitGate() as gate:
-        for topic, partitions in ((SOURCE, PARTITIONS), (TARGET, PARTITIONS), (LOADED, 3)):
-            create_topic(pair.bootstrap, topic, partitions, {})
-        load = PlainLoad(pair.bootstrap)
+    with BrokerPair(stores, dict(SETTINGS)) as pair, CommitGate() as gate:
+        for topic in (SOURCE, TARGET):
+            create_topic(pair.bootstrap, topic, PARTITIONS, {})
+        load = PlainLoad(pair.bootstrap, partitions=3)
         load.start()
         expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         address = pair.balancer.address if client in BALANCED else pair.bootstrap

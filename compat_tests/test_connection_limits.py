@@ -24,6 +24,7 @@ SILENCE_S = 0.5
 IDLE_MS = 2_000
 # Metadata, version 1, of no topics.
 QUESTION = struct.pack(">hhih4si", 3, 1, 7, 4, b"test", 0)
+EACH_NODE = pytest.mark.one_broker("each node counts the connections that it accepts")
 ANSWERED, ENDED, SILENT = "answered", "ended", "silent"
 
 
@@ -69,6 +70,7 @@ def asked(connection: socket.socket, wait_s: float = WAIT_S) -> str:
     return outcome(connection, wait_s)
 
 
+@EACH_NODE
 @pytest.mark.parametrize(
     "settings",
     [
@@ -82,6 +84,7 @@ def test_an_address_has_so_many_connections(start: Start, settings: dict[str, st
         assert ANSWERED == asked(opened[0])
 
 
+@EACH_NODE
 def test_connections_beyond_max_connections_wait(start: Start) -> None:
     with connections(start({"max.connections": "2"}), 4) as opened:
         assert [ANSWERED, ANSWERED] == [asked(one) for one in opened[:2]]

@@ -30,7 +30,7 @@ GROUP = "crash-group"
 LOG = logging.getLogger("crash")
 
 Victim: TypeAlias = int | str
-"""The number of a worker, or "all"."""
+"""The number of a part of the server (`KledgerServer.parts`), or "all"."""
 
 
 @pytest.mark.feature("3 kills under load: nothing acknowledged is lost")
@@ -97,14 +97,14 @@ def run_kills(server: ServerProcess, *, kills: int, seed: int) -> None:
 
 
 def server_victims(server: ServerProcess) -> list[Victim]:
-    """Give what can be killed of a server: each worker alone, and everything together."""
-    return [*range(server.workers if isinstance(server, KledgerServer) else 0), "all"]
+    """Give what can be killed of a server: each part alone, and everything together."""
+    return [*range(server.parts if isinstance(server, KledgerServer) else 0), "all"]
 
 
 def kill(server: ServerProcess, victim: Victim) -> float:
     """Kill a part of a server; give the seconds until it answers again."""
     if isinstance(server, KledgerServer) and isinstance(victim, int):
-        return server.kill_worker(victim)
+        return server.kill_part(victim)
     server.kill()
     return server.start()
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
+import pytest
 from confluent_kafka import Producer
 
 from compat_tests.deadlines import WAIT_S, wait_until
@@ -24,7 +25,7 @@ HANDSHAKES_BEFORE = 200
 
 
 def address_of(secured: SecuredServer, listener: str) -> tuple[str, int]:
-    host, port = secured.addresses[listener].rsplit(":", 1)
+    host, port = secured.addresses[listener].split(",")[0].rsplit(":", 1)
     return host, int(port)
 
 
@@ -44,6 +45,7 @@ def closed_count(connections: list[socket.socket]) -> int:
     return len(poll.poll(0))
 
 
+@pytest.mark.one_broker("each node counts the connections that it accepts")
 @of_listeners
 def test_silent_connections_keep_no_client_out(
     secured: SecuredServer, topic: str, listener: str

@@ -55,10 +55,9 @@ def token_server(
     key = RSAKey.generate_key(2048, {"kid": "one"}, auto_kid=False)
     (folder / "keys.json").write_text(json.dumps({"keys": [key.as_dict(private=False)]}))
     server = make_kledger(pytestconfig, folder, durability="os")
-    server.prepare()
-    address = f"{server.host}:{server.reserve_port()}"
-    server.settings = {
-        "listeners": f"PLAINTEXT://{server.bootstrap},SASL_PLAINTEXT://{address}",
+    # Without a login, a client may do nothing; the start waits for an answer there.
+    address = server.listen_as("PLAINTEXT", "SASL_PLAINTEXT")["SASL_PLAINTEXT"]
+    server.settings |= {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
             f'{PLAIN} user_admin="admin-secret" user_alice="alice-secret";'

@@ -8,17 +8,67 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from compat_tests.deadlines import PROGRAM_S
 from compat_tests.servers.kledger import KledgerServer, kledger_program
 from compat_tests.servers.process import ServerFailed
+from kledger.process import arguments_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStores:
+    """Where a cluster keeps its data.
+
+    Attributes:
+        url: of the database.
+        store: the URL of the object store.
+        settings: with which brokers and commands reach them.
+    """
+
+    url: str
+    store: str
+    settings: Mapping[str, object]
+
+    @classmethod
+    def of_folder(cls, database_url: str, folder: Path) -> Self:
+        """Return those of a test: a database without a synchronous standby, and a folder."""
+        return cls(
+            url=database_url,
+            store=folder.absolute().as_uri(),
+            settings={"cluster.sql.asynchronous": "true"},
+        )
+
+    def arguments(self) -> list[str]:
+        """Return those of `kledger serve`."""
+        return ["--cluster", self.url, "--store", self.store, *arguments_for({**self.settings})]
+
+    def make_cluster(self, *, nodes: int = 1) -> None:
+        """Make a cluster where none is; one node is a cluster with one owner."""
+        words = ["--store", self.store, "--nodes", str(nodes), *arguments_for({**self.settings})]
+        self._run("init", *words)
+
+    def status(self) -> str:
+        """Return what `kledger cluster status` prints."""
+        return self._run("status")
+
+    def _run(self, verb: str, *words: str) -> str:
+        done = subprocess.run(
+            [kledger_program(), "cluster", verb, self.url, *words],
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM_S,
+            check=False,
+        )
+        if done.returncode:
+            raise ServerFailed(f"kledger cluster {verb}: {done.stdout}{done.stderr}")
+        return done.stdout.rstrip()
 
 
 class ClusterServer(KledgerServer):
     """`kledger serve --cluster` over a database and a folder of objects."""
-
-    leader_epoch = 1  # that of the first owner of the cluster
 
     def __init__(
         self,
@@ -30,35 +80,16 @@ class ClusterServer(KledgerServer):
     ) -> None:
         """Take the URL of an empty database; see KledgerServer."""
         super().__init__(folder, settings=settings, is_native=is_native)
-        self._database_url = database_url
+        self._stores = ClusterStores.of_folder(database_url, self.data_folder)
         self._is_made = False
 
     def prepare(self) -> None:
         """Reserve the ports, and make the cluster, at the first start."""
         super().prepare()
         if not self._is_made:
-            make_cluster(self._database_url, self.data_folder)
+            self._stores.make_cluster()
             self._is_made = True
 
     def storage(self) -> list[str]:
-        """See KledgerServer; the database of tests has no synchronous standby."""
-        accepted = ["--set", "cluster.sql.asynchronous=true"]
-        return ["--cluster", self._database_url, "--store", store_url(self.data_folder), *accepted]
-
-
-def store_url(folder: Path) -> str:
-    """Return the URL of a folder of objects."""
-    return folder.absolute().as_uri()
-
-
-def make_cluster(database_url: str, folder: Path) -> None:
-    """Make a cluster in an empty database, over a folder of objects."""
-    done = subprocess.run(
-        [kledger_program(), "cluster", "init", database_url, "--store", store_url(folder)],
-        capture_output=True,
-        text=True,
-        timeout=PROGRAM_S,
-        check=False,
-    )
-    if done.returncode:
-        raise ServerFailed(f"kledger cluster init: {done.stdout}{done.stderr}")
+        """See KledgerServer."""
+        return self._stores.arguments()

@@ -23,7 +23,7 @@ from compat_tests.servers.process import (
 from compat_tests.servers.secrets import secrets_in, shown_secrets
 
 _WORKER = re.compile(rb"/worker-(\d+)\0")
-_READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+)((?:,\S+)?) native=(\S+) ")
+_READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+)(?:,\S+)? native=(\S+) ")
 
 
 class KledgerServer(ServerProcess):
@@ -56,8 +56,6 @@ class KledgerServer(ServerProcess):
         self.workers = workers
         self.native_address = f"{self.host}:0" if is_native else ""
         self.secrets: set[str] = set()
-        self.more_addresses: list[str] = []
-        """Of its listeners but the first, in the order of the setting."""
 
     def __exit__(self, *exception: object) -> None:
         """Stop, and search the log for secrets; they fail a test that has not failed already."""
@@ -69,6 +67,16 @@ class KledgerServer(ServerProcess):
         assert exception[0] is not None or not shown, f"secrets in the log: {shown}"
 
     @property
+    def ports_behind(self) -> int:
+        """How many ports behind that of each listener it uses, too."""
+        return self.workers
+
+    @property
+    def parts(self) -> int:
+        """How many parts of it `kill_part` can end, while others go on."""
+        return self.workers
+
+    @property
     def broker_addresses(self) -> list[str]:
         """Those of the workers, if it has some."""
         own = [f"{self.host}:{self.port + 1 + each}" for each in range(self.workers)]
@@ -78,9 +86,24 @@ class KledgerServer(ServerProcess):
         """Reserve the ports at the first start."""
         super().prepare()
         if not self.port:
-            self.port = self.reserve_port(self.workers)
+            self.port = self.reserve_port(self.ports_behind)
             if self.native_address:
-                self.native_address = f"{self.host}:{self.reserve_port(self.workers)}"
+                self.native_address = f"{self.host}:{self.reserve_port(self.ports_behind)}"
+
+    def listen_as(self, *names: str) -> dict[str, str]:
+        """Have listeners with these names, in place of one without login; return their addresses.
+
+        Call it before the first start.
+        """
+        self.prepare()
+        first, *others = names
+        addresses = {first: f"{self.host}:{self.port}"}  # the one that the start waits for
+        for name in others:
+            addresses[name] = f"{self.host}:{self.reserve_port(self.ports_behind)}"
+        self.settings["listeners"] = ",".join(
+            f"{name}://{address}" for name, address in addresses.items()
+        )
+        return addresses
 
     def command(self) -> list[str]:
         """Give the command line; every start has the same ports."""
@@ -114,7 +137,7 @@ class KledgerServer(ServerProcess):
                 os.kill(each, signal.SIGKILL)
         return super().kill()
 
-    def kill_worker(self, index: int) -> float:
+    def kill_part(self, index: int) -> float:
         """End one worker as a crash would; its parent starts it again.
 
         Returns:
@@ -165,8 +188,7 @@ class KledgerServer(ServerProcess):
             raise ServerFailed(f"kledger: expected the ready line, got {line!r}\n{self.log_tail()}")
         self.host, self.port = found[1].decode(), int(found[2])
         if self.native_address:
-            self.native_address = found[4].decode()
-        self.more_addresses = [each for each in found[3].decode().split(",") if each]
+            self.native_address = found[3].decode()
 
 
 def _line_of(descriptor: int, deadline: float) -> bytes:

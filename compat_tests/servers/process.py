@@ -55,8 +55,6 @@ class ServerProcess(ABC):
     """
 
     name = "server"
-    leader_epoch = 0
-    """Of a partition that is made in its first life."""
 
     def __init__(self, folder: Path) -> None:
         """Keep data and log of the server inside `folder`, which is made on start."""
@@ -121,15 +119,28 @@ class ServerProcess(ABC):
         Raises:
             ServerFailed: no answer in time, or the process ended.
         """
-        assert self._process is None, f"{self.name} runs already"
         self.prepare()
         begun = time.monotonic()
+        self.begin()
+        self.wait_until_answering(begun + self.start_timeout_s)
+        return time.monotonic() - begun
+
+    def begin(self) -> None:
+        """Start the process, which is prepared; `wait_until_answering` comes next."""
+        assert self._process is None, f"{self.name} runs already"
         with self.log_file.open("ab") as log:
-            self._process = process = self._spawn(log)
-        deadline = begun + self.start_timeout_s
+            self._process = self._spawn(log)
+
+    def wait_until_answering(self, deadline: float) -> None:
+        """Wait for the first answer to a Metadata request; without one it is killed.
+
+        Raises:
+            ServerFailed: no answer in time, or the process ended.
+        """
+        assert self._process is not None, f"{self.name} is not started"
         is_answering = False
         try:
-            self.wait_ready(process, deadline)
+            self.wait_ready(self._process, deadline)
             is_answering = metadata_probe.wait_until_answered(
                 self.host, self.port, deadline=deadline, is_worth_it=self.is_running
             )
@@ -138,7 +149,6 @@ class ServerProcess(ABC):
                 self.kill()
         if not is_answering:
             raise ServerFailed(f"{self.name}: ended, or no answer in time\n{self.log_tail()}")
-        return time.monotonic() - begun
 
     def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Begin the process; its standard output is a pipe, its standard error the log."""

@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compat_tests.servers import KledgerServer
-from compat_tests.servers.ports import ReservedPort
 from pipelines import archive, deduplicate, replay, snapshot
 from pipelines.errors import PipelineFailed, WrongCall
 from tests.pipelines.conftest import SETTINGS
@@ -30,29 +29,25 @@ def secured(tmp_path: Path) -> Iterator[tuple[KledgerServer, dict[str, Any]]]:
     server = authority().issue("server", is_server=True)
     (tmp_path / "server.pem").write_text(server.key + server.certificate)
     (tmp_path / "ca.pem").write_text(authority().pem)
-    with ReservedPort() as plain, ReservedPort() as secure:
-        settings = SETTINGS | {
-            "listeners": f"PLAINTEXT://127.0.0.1:{plain.number},"
-            f"SASL_SSL://127.0.0.1:{secure.number}",
-            "ssl.keystore.location": str(tmp_path / "server.pem"),
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.sasl_ssl.plain.sasl.jaas.config": (
-                f'{MODULE} required user_ann="ann-pw";'
-            ),
+    settings = SETTINGS | {
+        "ssl.keystore.location": str(tmp_path / "server.pem"),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{MODULE} required user_ann="ann-pw";',
+    }
+    running = KledgerServer(tmp_path / "data", durability="os", settings=settings)
+    address = running.listen_as("PLAINTEXT", "SASL_SSL")["SASL_SSL"]
+    with running:
+        create_topic(running.bootstrap, "orders", partitions=PARTITIONS)
+        records = [json_record(number, partitions=PARTITIONS) for number in range(COUNT)]
+        send(running.bootstrap, "orders", records)
+        security = {
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": LOGIN,
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": str(tmp_path / "ca.pem"),
         }
-        with KledgerServer(tmp_path / "data", durability="os", settings=settings) as running:
-            create_topic(running.bootstrap, "orders", partitions=PARTITIONS)
-            records = [json_record(number, partitions=PARTITIONS) for number in range(COUNT)]
-            send(running.bootstrap, "orders", records)
-            security = {
-                "kafka.security.protocol": "SASL_SSL",
-                "kafka.sasl.mechanism": "PLAIN",
-                "kafka.sasl.jaas.config": LOGIN,
-                "kafka.ssl.truststore.type": "PEM",
-                "kafka.ssl.truststore.location": str(tmp_path / "ca.pem"),
-            }
-            address = running.more_addresses[0]
-            yield running, {"servers": address, "topic": "orders", "option": security}
+        yield running, {"servers": address, "topic": "orders", "option": security}
 
 
 @pytest.mark.parametrize("source", ["kafka", "kledger"])

@@ -58,7 +58,7 @@ def test_a_killed_worker_comes_back_and_the_others_stay(tmp_path: Path) -> None:
     with KledgerServer(tmp_path, workers=2) as server:
         before = server.worker_ids()
         assert {0, 1} == before.keys()
-        server.kill_worker(1)
+        server.kill_part(1)
         after = server.worker_ids()
         assert before[0] == after[0]
         assert before[1] != after[1]
