@@ -1,1 +1,1 @@
-"""The demonstration of a cluster: three brokers without disks, of which one is killed."""
+"""The demonstration of a cluster: three servers without disks, of which one is killed."""

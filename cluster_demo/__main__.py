@@ -1,14 +1,14 @@
-"""The demonstration with a cluster: its owner is killed while Spark reads, and nothing is lost.
+"""The demonstration with a cluster: a server is killed while Spark reads, and nothing is lost.
 
-Rule: the steps, the data and the comparison with pandas are those of `pipelines.demo`; the owner is
-killed when Spark has finished some micro-batches, whatever time that takes.
-Must not know: how brokers work inside.
+Rule: the steps, the data and the comparison with pandas are those of `pipelines.demo`; three
+servers divide six nodes, so each of them serves a part of the flights. One is killed when Spark has
+finished some micro-batches, whatever time that takes, and is started again behind the stream.
+Must not know: how servers work inside.
 
 Run it with ``make demo-cluster``.
 """
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -18,18 +18,38 @@ from typing import Final
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from cluster_demo.brokers import BROKERS, ClusterBrokers
-from cluster_demo.stores import ClusterStores, running_stores
-from kledger.process import arguments_for
+from cluster_demo.stores import running_stores
+from compat_tests.servers import ClusterStores, NodesServer
 from pipelines import delays
 from pipelines.demo import Demonstration, demonstrate
-from pipelines.demo_server import CHECK_INTERVAL_MS, RestartableServer
+from pipelines.demo_server import CHECK_INTERVAL_MS
 
-COMMAND_TIMEOUT_S: Final = 60
+NODES: Final = 6
+KILLED: Final = 1
+"""The index of the server that is killed."""
 KILLED_AFTER: Final = 2
 """Micro-batches."""
 BATCHES_MIN: Final = 6
 """Into how many micro-batches the stream is divided, at least."""
+
+
+class DemoCluster:
+    """Servers of one cluster; a `RestartableServer`, which is restarted server by server.
+
+    Attributes:
+        bootstrap: the addresses of all servers for Kafka clients, HOST:PORT each.
+        native: those for native clients.
+    """
+
+    def __init__(self, servers: NodesServer) -> None:
+        """Take servers that run."""
+        self.servers = servers
+        self.bootstrap = servers.bootstrap
+        self.native = servers.native_address
+
+    def restart(self) -> None:
+        """Stop and start one server after the other; then no node has anything in memory."""
+        self.servers.restart_in_turn()
 
 
 class ClusterDemonstration(Demonstration):
@@ -37,27 +57,28 @@ class ClusterDemonstration(Demonstration):
 
     def __init__(
         self,
-        cluster: "DemoCluster",
+        cluster: DemoCluster,
         folder: Path,
         console: Console,
         *,
         flights_max: int | None = None,
     ) -> None:
         """Make one for a cluster that runs."""
-        brokers = cluster.brokers
         super().__init__(
-            brokers.bootstrap, folder, console, server=brokers, flights_max=flights_max
+            cluster.bootstrap, folder, console, server=cluster, flights_max=flights_max
         )
-        self._cluster = cluster
+        self._servers = cluster.servers
 
     def run_streams(self, spark: SparkSession) -> None:
-        """Stream all flights, and kill the owner in between."""
+        """Stream all flights, and kill a server in between."""
         self.show_status()
-        self.step("stream: the owner is killed", lambda: self.stream_over_kill(spark))
+        self.step("stream: a server is killed", lambda: self.stream_over_kill(spark))
+        self.show_status()
+        self.step("start the killed server again", self.bring_back)
         self.show_status()
 
     def stream_over_kill(self, spark: SparkSession) -> tuple[str, None]:
-        """Kill the owner after some micro-batches; the stream must go on to its end."""
+        """Kill a server after some micro-batches; the stream must go on to its end."""
         most = self.flights_max
         query, killing = delays.start_stream(
             spark,
@@ -68,64 +89,44 @@ class ClusterDemonstration(Demonstration):
         )
         if not killing.wait(delays.STREAM_TIMEOUT_S):
             raise TimeoutError(f"no {KILLED_AFTER} micro-batches within the time of a stream")
-        change = self._cluster.brokers.kill_owner()
+        nodes = self._servers.servers[KILLED].served_nodes()
+        seconds = self._servers.end_part(KILLED)
+        change = f"others serve its nodes {_listed(nodes)} {seconds:.1f} s later"
         self.console.print(
-            f"broker {change.before}, the owner, was killed after {KILLED_AFTER} micro-batches; "
-            f"{change}"
+            f"server {KILLED + 1} was killed after {KILLED_AFTER} micro-batches; {change}"
         )
         run = delays.finish_stream(query)
         delays.publish_windows(spark, self.bootstrap, self.outputs)
         return f"{run.records:,} records in {run.batches} micro-batches; {change}", None
 
-    def run_tier(self, spark: SparkSession, server: RestartableServer) -> None:
-        """Repeat it with the next owner, and print which broker that is."""
-        super().run_tier(spark, server)
-        self.show_status()
-
-    def restart(self, server: RestartableServer) -> tuple[str, None]:
-        """Let the next broker take over, with nothing in memory."""
-        before = self._cluster.brokers.owner
-        server.restart()
-        after = self._cluster.brokers.owner
-        return f"broker {before} stopped in order, broker {after} owns the cluster", None
+    def bring_back(self) -> tuple[str, None]:
+        """Start the server again, which gets its share of the nodes."""
+        self._servers.start_part(KILLED)
+        nodes = self._servers.servers[KILLED].served_nodes()
+        return f"server {KILLED + 1} serves the nodes {_listed(nodes)}", None
 
     def show_status(self) -> None:
         """Print what `kledger cluster status` says."""
         self.console.print("[bold]kledger cluster status[/]")
-        self.console.print(self._cluster.status(), markup=False, highlight=False, soft_wrap=True)
+        status = self._servers.stores.status()
+        self.console.print(status, markup=False, highlight=False, soft_wrap=True)
 
 
-class DemoCluster:
-    """A cluster that runs: its stores and its brokers."""
-
-    def __init__(self, stores: ClusterStores) -> None:
-        """Make the cluster in empty stores.
-
-        Raises:
-            CalledProcessError: `kledger cluster init` failed.
-        """
-        self._url = stores.url
-        options = {f"offload.options.{name}": value for name, value in stores.options.items()}
-        cluster_command("init", stores.url, "--store", stores.store, *arguments_for(options))
-        settings = {**options, "log.retention.check.interval.ms": CHECK_INTERVAL_MS}
-        self.brokers = ClusterBrokers(stores.url, stores.store, settings)
-
-    def status(self) -> str:
-        """Return what `kledger cluster status` prints."""
-        return cluster_command("status", self._url)
+def _listed(nodes: list[int]) -> str:
+    return ", ".join(map(str, nodes))
 
 
-def cluster_command(verb: str, *words: str) -> str:
-    """Run `kledger cluster`; return what it prints.
+def running_servers(stack: ExitStack, stores: ClusterStores, folder: Path) -> NodesServer:
+    """Make a cluster in empty stores, and start servers, which the stack ends.
 
-    Raises:
-        CalledProcessError: it failed, and has printed why.
+    Args:
+        stack: ends them.
+        stores: of the cluster.
+        folder: for their logs.
     """
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "kledger", "cluster", verb, *words],
-        stdout=subprocess.PIPE, text=True, check=True, timeout=COMMAND_TIMEOUT_S,
-    )  # fmt: skip
-    return done.stdout.rstrip()
+    settings = {"log.retention.check.interval.ms": str(CHECK_INTERVAL_MS)}
+    servers = NodesServer(folder, stores, nodes=NODES, settings=settings, is_native=True)
+    return stack.enter_context(servers)
 
 
 def main() -> int:
@@ -138,14 +139,14 @@ def main() -> int:
         parser.error(f"--flights: expected at least {BATCHES_MIN}, got {arguments.flights}")
 
     def prepare(stack: ExitStack, folder: Path, console: Console) -> Demonstration:
-        objects = stack.enter_context(tempfile.TemporaryDirectory(prefix="kledger-demo-"))
-        stores = stack.enter_context(running_stores(Path(objects)))
-        cluster = DemoCluster(stores)
-        stack.enter_context(cluster.brokers)
+        temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kledger-demo-")))
+        stores = stack.enter_context(running_stores(temporary / "objects"))
+        servers = running_servers(stack, stores, temporary / "servers")
         console.print(
-            f"{BROKERS} brokers without disks, whose owner serves {cluster.brokers.bootstrap}; "
-            f"their data is in PostgreSQL and in {stores.store}"
+            f"{servers.parts} servers without disks divide {NODES} nodes, and serve "
+            f"{servers.bootstrap}; their data is in PostgreSQL and in {stores.store}"
         )
+        cluster = DemoCluster(servers)
         return ClusterDemonstration(cluster, folder, console, flights_max=arguments.flights)
 
     return demonstrate(arguments.out, prepare)

@@ -1,15 +1,15 @@
-"""What brokers without disks keep their data in: PostgreSQL with a synchronous standby, and S3.
+"""What servers without disks keep their data in: PostgreSQL with a synchronous standby, and S3.
 
 Rule: both are real servers, in temporary folders and on loopback; they end with the context.
-Must not know: the brokers.
+Must not know: the servers of the cluster.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from compat_tests.servers import ClusterStores
 from compat_tests.servers.s3_servers import VersityGateway
 from tests.postgres_server import PostgresServer
 
@@ -17,15 +17,6 @@ DATABASE: Final = "kledger"
 BUCKET: Final = "kledger"
 STANDBY: Final = "standby"
 SYNCED: Final = {"fsync": "on", "full_page_writes": "on", "autovacuum": "on"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterStores:
-    """URLs of the database and of the object store, and the options of the latter."""
-
-    url: str
-    store: str
-    options: Mapping[str, object]
 
 
 @contextmanager
@@ -53,6 +44,9 @@ def running_stores(folder: Path) -> Iterator[ClusterStores]:
         yield ClusterStores(
             url=primary.url(DATABASE),
             store=f"s3://{BUCKET}/cluster",
-            # As texts: they go through command lines.
-            options={**objects.options, "allow_http": "true"},
+            settings={
+                f"offload.options.{name}": value
+                # As texts: they go through command lines.
+                for name, value in {**objects.options, "allow_http": "true"}.items()
+            },
         )
