@@ -93,6 +93,26 @@ def test_reassign_tool_has_nothing_to_move(
     assert "No partition reassignments found" in listed
 
 
+@pytest.mark.workers("there is another broker to move to")
+def test_reassign_tool_is_refused_another_broker(
+    java: Tool, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    brokers = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WAIT_S).brokers
+    if len(brokers) == 1:
+        pytest.skip("there is no other broker")
+    name, plan = make_topic(), tmp_path / "plan.json"
+    leader = leader_of(bootstrap, name)
+    place = {"topic": name, "partition": 0, "replicas": [min(brokers.keys() - {leader})]}
+    plan.write_text(json.dumps({"partitions": [place], "version": 1}))
+    tool = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+    flags = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(plan))
+    refused = java(tool, *flags, "--execute", expect=1)
+    assert f"expected broker {leader} alone, which has the partition" in refused
+    assert "Partitions do not move between brokers" in refused
+    verified = java(tool, *flags, "--verify")
+    assert f"There is no active reassignment of partition {name}-0" in verified
+
+
 def leader_of(bootstrap: str, topic: str) -> int:
     """Give the broker that leads partition 0 of a topic."""
     found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WAIT_S)

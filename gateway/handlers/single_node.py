@@ -160,7 +160,7 @@ def _reassignment(
     if replicas != [leader]:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, (
             f"The manual partition assignment includes {replicas}: expected broker {leader} alone, "
-            "which has the partition."
+            "which has the partition. Partitions do not move between brokers."
         )
     return ErrorCode.NONE, None
 
