@@ -31,7 +31,8 @@ pytestmark = pytest.mark.slow
 LOG = logging.getLogger("costs")
 NODES: Final = 6
 PARTITIONS: Final = 12
-LOAD_S: Final = float(os.environ.get("NODES_LOAD_S", "30"))
+LOAD_S: Final = float(os.environ.get("NODES_LOAD_S", "150"))
+"""Longer than a minute, after which groups in the database become objects."""
 TICK_S: Final = 0.01
 VALUE: Final = random.Random(5).randbytes(1000)
 BUCKET: Final = "cluster"
