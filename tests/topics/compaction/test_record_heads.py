@@ -5,8 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kledger.batches.buffers import Buffer
 from kledger.batches.errors import CorruptBatch
-from kledger.batches.record import append_record, locate_fields, write_varint
+from kledger.batches.record import append_record, locate_fields, rest_of_record, write_varint
 from kledger.topics.compaction.key_hashes import PADDING
 from kledger.topics.compaction.record_heads import (
     RecordHeads,
@@ -30,15 +31,14 @@ some_records = st.tuples(
 
 def body_of(groups: Groups) -> tuple[bytes, int]:
     """Return records and their number; offset deltas count up, so they get longer."""
-    body = bytearray()
+    pieces: list[Buffer] = []
     count = 0
     for time, key, value, repeated in groups:
+        rest = rest_of_record(key, value)
         for _ in range(repeated):
-            append_record(
-                body, timestamp_delta=time, offset_delta=count, key=key, value=value, headers=()
-            )
+            append_record(pieces, rest, time, count, 0)
             count += 1
-    return bytes(body), count
+    return b"".join(pieces), count
 
 
 def heads_of(body: bytes, count: int) -> tuple[RecordHeads, int] | None:
