@@ -60,7 +60,7 @@ _UNITS = {
     "single_ack_ms": "acknowledged alone, with all holes there, ms",
     "cursor_open_s": "managed ledger open after a kill s",
     "first_read_s": "first 100 unacknowledged entries read s", "holes_kept": "holes found after it",
-    "owed_again": "acknowledged entries redelivered",
+    "redelivered": "acknowledged entries redelivered",
     "cpu_us_per_key": "CPU µs of this process/key", "bytes_per_key": "memory B/key",
     "refresh_p50_ms": "refresh p50 ms", "refresh_p99_ms": "refresh p99 ms",
     "refresh_behind_p50_ms": "refresh behind a write p50 ms",

@@ -99,7 +99,7 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 
 def _end(connection: socket.socket) -> None:
-    """Wake up whoever reads from it, or accepts; the owner closes it."""
+    """Wake up a task that reads from it, or accepts; its owner closes it."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 

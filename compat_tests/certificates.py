@@ -1,7 +1,7 @@
 """Certificates for a server and a client with TLS, from an authority that a test makes.
 
 Rule: keys are ECDSA P-256; a certificate says whether it is a server's or a client's.
-Must not know: who uses them.
+Must not know: servers, clients.
 """
 
 from __future__ import annotations

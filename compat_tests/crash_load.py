@@ -1,7 +1,7 @@
 """Load for the crash tests: producers and a group consumer that live through kills of the server.
 
-Rule: what a record holds follows from who sent it, to where and as which, so that a reader can tell
-every byte; what was acknowledged is noted at the moment the client library says so.
+Rule: the content of a record follows from its producer, partition and number, so that a reader can
+check every byte; an acknowledgement is recorded when the client library reports it.
 """
 
 from __future__ import annotations

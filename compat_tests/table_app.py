@@ -116,7 +116,7 @@ async def run(bootstrap: str, group: str, source: str, changelog: str) -> None:
         session_timeout_ms=60_000,
         heartbeat_interval_ms=1_000,
     )
-    # Whoever takes over fences the one before: only then is the changelog complete.
+    # Starting the producer fences the former one: only then is the changelog complete.
     await producer.start()
     consumer.subscribe([source], listener=Rebalancing(table))
     await consumer.start()

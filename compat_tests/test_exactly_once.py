@@ -3,8 +3,8 @@
 Half of the kills come at a random moment of the program's work, the other half while it stands
 before a commit with all of the transaction written: a closed gate keeps it there, so that no kill
 depends on luck to cut off a transaction. The program is started again whenever it has ended: killed
-by the test, or by itself when its client gave up while the server was away. What counts is what a
-reader of committed records finds.
+by the test, or because its client gave up while the server was down. The test checks what a reader
+of committed records finds.
 """
 
 from __future__ import annotations

@@ -116,14 +116,14 @@ class PartitionDirectory:
             opened.add_listener(partial(self._forget, log), keeps_open=False)
         return opened
 
-    async def _find(self, look: Callable[[], T]) -> T:
+    async def _find(self, find: Callable[[], T]) -> T:
         try:
-            return look()
+            return find()
         except (UnknownTopic, PartitionIndexOutOfRange, NotLeader):
             if self.refresh is None:
                 raise
         await self.refresh()
-        return look()
+        return find()
 
     def _known(self, name: str, index: int | None = None) -> Topic:
         self._check_open()

@@ -28,8 +28,8 @@ SETTINGS = {
 }
 """Of a server whose data nobody needs after the tests."""
 USER = "kledger"
-PATIENCE_S = 60
-_WAIT = ("-w", "-t", str(PATIENCE_S))
+TIMEOUT_S = 60
+_WAIT = ("-w", "-t", str(TIMEOUT_S))
 
 
 @cache
@@ -144,7 +144,7 @@ class PostgresServer:
         done = subprocess.run(
             [program, *arguments],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            cwd=self.folder, user=_user(), timeout=PATIENCE_S,
+            cwd=self.folder, user=_user(), timeout=TIMEOUT_S,
             env=None if environment is None else os.environ | dict(environment),
         )  # fmt: skip
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}{self._log()}"

@@ -94,7 +94,7 @@ async def recover(folder: Path, settings: StoreConfig) -> dict[str, float]:
         "cursor_open_s": opened_s,
         "first_read_s": time.perf_counter() - begun,
         "holes_kept": float(cursor.stats.hole_count),
-        "owed_again": float(cursor.backlog - ml.number_of_entries(EARLIEST, LATEST) // 2),
+        "redelivered": float(cursor.backlog - ml.number_of_entries(EARLIEST, LATEST) // 2),
     }
     await store.close()
     return found

@@ -65,14 +65,14 @@ class Connection:
         self._address = host, int(port)
         self._socket: socket.socket | None = None
         self._correlation = 0
-        self._owed: deque[tuple[int, int]] = deque()
+        self._unanswered: deque[tuple[int, int]] = deque()
 
     def close(self) -> None:
         """Hang up; the next request connects again."""
         if self._socket is not None:
             self._socket.close()
         self._socket = None
-        self._owed.clear()
+        self._unanswered.clear()
 
     def send(self, request: ApiMessage, version: int, *, is_answered: bool = True) -> None:
         """Send a request without waiting."""
@@ -86,7 +86,7 @@ class Connection:
         frame += encode(request, version)
         self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
         if is_answered:
-            self._owed.append((key, version))
+            self._unanswered.append((key, version))
 
     def _log_in(self, user: str, password: str) -> None:
         for request, version in (
@@ -99,9 +99,9 @@ class Connection:
 
     def receive(self) -> ApiMessage | Closed | Silent:
         """Take the answer to the oldest request that has none."""
-        key, version = self._owed.popleft()
+        key, version = self._unanswered.popleft()
         assert self._socket is not None
-        if not self._hears(self._socket):
+        if not self._receives(self._socket):
             self.close()
             return Silent()
         try:
@@ -114,8 +114,8 @@ class Connection:
         assert encode(answer, version) == frame[start:], f"key {key} v{version}: {frame.hex()}"
         return answer
 
-    def _hears(self, connection: socket.socket) -> bool:
-        """Whether something comes; a server that is only late has time until it answers others."""
+    def _receives(self, connection: socket.socket) -> bool:
+        """Whether bytes arrive; a server that is only late has time until it answers others."""
         if select.select([connection], [], [], self._timeout_s)[0]:
             return True
         answers(*self._address, timeout_s=WAIT_S)

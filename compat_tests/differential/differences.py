@@ -99,7 +99,7 @@ def unexplained(
 
 
 def summary(found: Iterable[Difference]) -> str:
-    """Write differences for people, those of several versions on one line."""
+    """Return differences as text, those of several versions on one line."""
     lines: dict[tuple[str, ...], list[int]] = {}
     for one in found:
         label, api, version = one.asked

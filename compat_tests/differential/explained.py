@@ -53,7 +53,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         reason="a session says of an id that it is gone; Kafka still knows the name behind it",
     ),
     Explanation(
-        scripts=("produce_refuses_what_is_wrong", "produce_looks_at_the_request"),
+        scripts=("produce_refuses_what_is_wrong", "produce_checks_the_request"),
         path="*/log_start_offset",
         ours="0",
         theirs="-1",
@@ -82,7 +82,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     # Empty questions.
     Explanation(
         scripts=(
-            "list_offsets_looks_at_the_request",
+            "list_offsets_checks_the_request",
             "offsets_are_committed_from_outside",
             "groups_and_offsets_are_deleted",
         ),
@@ -90,7 +90,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         reason="a topic without partitions is answered by one without; Kafka leaves it out",
     ),
     Explanation(
-        scripts=("list_offsets_looks_at_the_request",),
+        scripts=("list_offsets_checks_the_request",),
         label="a partition twice",
         path="topics/asked/partitions",
         reason="each repeated entry is refused; Kafka answers once",

@@ -120,7 +120,7 @@ class Session:
 
 
 @script
-def fetch_session_tells_what_changed(side: Side) -> None:
+def fetch_session_returns_changes(side: Side) -> None:
     for version in side.versions(FETCH, since=SESSIONS_SINCE):
         topic = side.has(f"session-{version}", 3)
         side.write(topic, words.batch(b"a"), partition=0)

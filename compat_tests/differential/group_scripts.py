@@ -29,7 +29,7 @@ NEW: Final = {JOIN: 9, HEARTBEAT: 4, LEAVE: 5, SYNC: 5}
 
 
 class Member:
-    """A member of a classic group, as far as it knows itself."""
+    """A member of a classic group: its own id and generation, by its last response."""
 
     def __init__(
         self, side: Side, group: str, *, instance: str | None = None, metadata: bytes = b"r"

@@ -45,7 +45,7 @@ def list_offsets_of_every_time(side: Side) -> None:
 
 
 @script
-def list_offsets_looks_at_the_request(side: Side) -> None:
+def list_offsets_checks_the_request(side: Side) -> None:
     topic = side.has("asked", 2)
     for version in side.versions(LIST_OFFSETS):
         side.ask("unknown partition", words.list_offsets(topic, {0: -1, 7: -1, -1: -1}), version)

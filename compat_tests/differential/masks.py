@@ -1,9 +1,8 @@
 """Masks: an answer as plain values, without what no two servers have in common.
 
-Rule: an id becomes its kind and a number in the order of first sight, so that one that is given
-twice, or is not the one that was given before, still shows. A time of this run becomes `now`; an
-address `here`; of a text for people the key words are left, which scripts look for. Things of a
-list are known by their names.
+Rule: an id becomes its kind and a number in the order of first occurrence, so that a repeated id
+and a changed one still show. A time of this run becomes `now`, an address `here`; of a message only
+the key words that scripts search for remain. Elements of a list are identified by their names.
 Must not know: requests, which server answered.
 """
 

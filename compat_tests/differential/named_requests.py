@@ -1,8 +1,8 @@
 """Named requests: one of every API, about a topic, a group and a transactional id of one's choice.
 
 Rule: fields are known by their names, whatever the version. A request is harmless: it creates what
-is validated only, or what nobody minds.
-Must not know: who asks, what is answered.
+is validated only, or what has no effect on others.
+Must not know: servers, responses.
 """
 
 from __future__ import annotations

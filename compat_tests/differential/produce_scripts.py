@@ -94,7 +94,7 @@ def produce_without_records(side: Side) -> None:
 
 
 @script
-def produce_looks_at_the_request(side: Side) -> None:
+def produce_checks_the_request(side: Side) -> None:
     for version in side.versions(PRODUCE):
         _look_at_the_request(side, version)
 

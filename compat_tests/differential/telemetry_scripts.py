@@ -40,8 +40,11 @@ def _get(number: int) -> GetTelemetrySubscriptionsRequest:
     return GetTelemetrySubscriptionsRequest(client_instance_id=UUID(int=number))
 
 
-def _push(number: int, told_id: int, **fields: Any) -> PushTelemetryRequest:
-    usual: dict[str, Any] = {"client_instance_id": UUID(int=number), "subscription_id": told_id}
+def _push(number: int, subscription_id: int, **fields: Any) -> PushTelemetryRequest:
+    usual: dict[str, Any] = {
+        "client_instance_id": UUID(int=number),
+        "subscription_id": subscription_id,
+    }
     return PushTelemetryRequest(**usual | fields)
 
 

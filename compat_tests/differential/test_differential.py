@@ -53,7 +53,7 @@ class Pair(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Both servers, and the first look at what they have."""
+    """Both servers, and what they have at first."""
     kledger = KledgerServer(tmp_path_factory.mktemp("kledger"), durability="os", settings=SETTINGS)
     kafka = ApacheKafkaServer(
         tmp_path_factory.mktemp("kafka"), settings=SETTINGS | AT_ONCE, heap=HEAP

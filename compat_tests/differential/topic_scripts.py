@@ -51,7 +51,7 @@ def metadata_of_topics(side: Side) -> None:
 
 
 @script
-def metadata_tells_what_is_allowed(side: Side) -> None:
+def metadata_shows_allowed_operations(side: Side) -> None:
     side.has("allowed")
     asked = [MetadataRequestTopic(name="allowed")]
     for version in side.versions(METADATA, since=8):

@@ -1,7 +1,7 @@
 """A transactional producer of the protocol, for scripts: one method for each request.
 
 Rule: it keeps producer id, epoch and sequences as a client library does; a script may set them.
-Must not know: which server it talks to.
+Must not know: which server it is connected to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONG_MS: Final = 60_000
 
 
 class Producer:
-    """A transactional producer, as far as it knows itself; its epoch may be set by a script."""
+    """A transactional producer with its own view of its epoch, which a script may set."""
 
     def __init__(self, side: Side, name: str, topic: str) -> None:
         """Write to one topic."""

@@ -2,7 +2,7 @@
 
 Rule: pure; the schema says which fields a version has, of which type, and whether they may be null.
 One thing is changed at a time, so that an answer which differs says by itself what it is about.
-Must not know: what a field means, who is asked.
+Must not know: what a field means, servers.
 """
 
 from __future__ import annotations

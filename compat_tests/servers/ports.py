@@ -1,10 +1,10 @@
-"""A port of loopback that is kept for one server, before it listens and while it is away.
+"""A port of loopback that is reserved for one server, also while it is not running.
 
 Rule: the port stays bound here, without listening, from the moment it is chosen. Servers set
 SO_REUSEADDR, so ours may listen beside that; the kernel gives a bound port to no process that
 leaves the choice to it. A port that was only seen to be free may belong to another server by the
 time that ours wants it: seconds later for a virtual machine, or between a kill and the next start.
-Then the probe and the clients talk to a stranger, until that one ends.
+Then the probe and the clients connect to that other server, until it ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Secrets: what a server was told in confidence, and whether a text shows it.
+"""Secrets: the secrets of a server's settings and users, and whether a text shows one.
 
 Rule: the secrets of settings are found by the settings' names; those of users that are added later
 are named by the test.

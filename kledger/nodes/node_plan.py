@@ -82,8 +82,8 @@ def _room(
     if dividing:
         share, rest = divmod(count, len(dividing))
         by_count = sorted(dividing, key=lambda each: (-owned[each], each))
-        for place, each in enumerate(by_count):
-            room[each] = share + (place < rest) - owned[each]
+        for rank, each in enumerate(by_count):
+            room[each] = share + (rank < rest) - owned[each]
     return room
 
 

@@ -14,7 +14,7 @@ from kledger.ledger.cluster.database import WalGroup
 from kledger.ledger.cluster.group_log import GroupLog
 from kledger.ledger.cluster.object_format import ObjectDamaged, WalBlock, decode_block
 from kledger.ledger.cluster.wal_index import BlockLocation
-from kledger.ledger.cluster.wal_objects import ObjectNotThere, ObjectStoreFailed, WalObjects
+from kledger.ledger.cluster.wal_objects import ObjectMissing, ObjectStoreFailed, WalObjects
 from kledger.ledger.engine.base import Buffer
 from kledger.ledger.engine.errors import EntryCorrupt, EntryMissing, StorageError
 
@@ -65,7 +65,7 @@ class BlockReader:
                 raise EntryMissing(ledger_id, first_entry)
             try:
                 blocks = self._blocks(locations)
-            except (ObjectNotThere, _GroupForgotten) as error:
+            except (ObjectMissing, _GroupForgotten) as error:
                 if locations == before:
                     if waited_ms >= MISSING_MS:
                         raise StorageError(f"{error} (asked for {MISSING_MS} ms)") from error

@@ -138,4 +138,6 @@ class CommitStream:
         if tries == 0:
             logger.warning("commits wait for the database: %s", error)
         if self._wait_s(PAUSES_S[min(tries, len(PAUSES_S) - 1)]):
-            raise StreamStopped("the stream of commits was stopped while the database was away")
+            raise StreamStopped(
+                "the stream of commits was stopped while the database was unavailable"
+            )

@@ -235,11 +235,11 @@ def commit_statement(session: SessionId, seq: int, change: Change) -> tuple[str,
     for group_id in forgotten & relocated.keys():
         del relocated[group_id]
     if relocated:
-        places = [
+        relocations = [
             (*group_id, wal.object_key, wal.at, wal.size, wal.footer_at, wal.inline)
             for group_id, wal in relocated.items()
         ]
-        add(_RELOCATE_GROUPS, *zip(*places, strict=True))
+        add(_RELOCATE_GROUPS, *zip(*relocations, strict=True))
     text = f"WITH {', '.join(parts)} SELECT epoch FROM moved"  # noqa: S608 - of texts above
     return text, arguments
 

@@ -64,7 +64,7 @@ class Takeover:
         try:
             for page in self._database.rows(STORE_ROWS, _after(STORE_ROWS)):
                 rows.apply(page)
-                self._show_life()
+                self._commit_heartbeat()
         except DatabaseError as error:
             raise StorageError(f"the rows cannot be loaded: {error}") from error
 
@@ -81,7 +81,7 @@ class Takeover:
             for page in self._database.rows(INDEX_ROWS, _after(INDEX_ROWS)):
                 for key, value in page:
                     index.load_row(key[len(INDEX_ROWS) :], value)
-                self._show_life()
+                self._commit_heartbeat()
         except DatabaseError as error:
             raise StorageError(f"the index cannot be loaded: {error}") from error
         except IndexRowDamaged as error:
@@ -95,7 +95,7 @@ class Takeover:
             except ObjectDamaged as error:
                 raise LogCorrupt(error.name, error.position, error.reason) from error
             index.add(stored.group_id, footer)
-            self._show_life()
+            self._commit_heartbeat()
         return index
 
     def _load_files(self, index: WalIndex) -> list[StoredGroup]:
@@ -105,11 +105,11 @@ class Takeover:
             stored += page
             for group_id, wal in page:
                 index.add_file(group_id, wal, now_ms)
-            self._show_life()
+            self._commit_heartbeat()
         return stored
 
-    def _show_life(self) -> None:
-        """Commit nothing once a second, or another broker fences this one before it has begun."""
+    def _commit_heartbeat(self) -> None:
+        """Commit an empty change once a second: no standby may fence this owner while it loads."""
         if self._now_ms() - self._stream.answered_at_ms >= HEARTBEAT_MS:
             try:
                 self._stream.commit(Change())

@@ -20,7 +20,7 @@ class ObjectStoreFailed(Exception):
     """A request failed; a PUT may have been stored, or be stored yet."""
 
 
-class ObjectNotThere(ObjectStoreFailed):
+class ObjectMissing(ObjectStoreFailed):
     """The store answers that there is no such object."""
 
 
@@ -34,7 +34,7 @@ class WalObjects(Protocol):
     def begin_get(self, key: str, start: int, length: int) -> "Future[Buffer]":
         """Begin to read bytes of an object, fewer if it ends before.
 
-        It fails with ObjectNotThere or ObjectStoreFailed.
+        It fails with ObjectMissing or ObjectStoreFailed.
         """
         ...
 
@@ -110,6 +110,6 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except NonRecoverable as error:
-        raise ObjectNotThere(str(error)) from error
+        raise ObjectMissing(str(error)) from error
     except LedgerError as error:
         raise ObjectStoreFailed(str(error)) from error

@@ -120,7 +120,7 @@ class FaultInjectingEngine:
         self._inner_lock = Lock()
         self._armed: defaultdict[str, deque[Callable[[], None]]] = defaultdict(deque)
         self._holds: list[Hold] = []
-        self._life = 0
+        self._incarnation = 0
         self._is_cut = False
         self._failure: str | None = None
         self._is_closed = False
@@ -161,7 +161,7 @@ class FaultInjectingEngine:
         Operations of the old store fail, begun or not.
         """
         with self._lock:
-            self._life += 1
+            self._incarnation += 1
             self._is_cut = True
             holds, self._holds = self._holds, []
         for hold in holds:
@@ -186,20 +186,20 @@ class FaultInjectingEngine:
 
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Commit, with the faults of "commit" and, with `sync`, of "sync"."""
-        life = self._enter()
+        incarnation = self._enter()
         self._begin("commit")
         with self._inner_lock:
-            self._refuse_former_life(life)
+            self._refuse_before_restart(incarnation)
             self._inner.write(group, sync_follows=sync)
         if not sync:
             return
         try:
             self._begin("sync")
             with self._inner_lock:
-                self._refuse_former_life(life)
+                self._refuse_before_restart(incarnation)
                 self._inner.sync()
         except Exception as error:
-            if life == self._life:
+            if incarnation == self._incarnation:
                 self._failure = f"a sync failed: {error}"
             if isinstance(error, SyncFailed):
                 raise
@@ -213,9 +213,9 @@ class FaultInjectingEngine:
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer]:
         """Read, with the faults of "read"."""
-        life = self._enter()
+        incarnation = self._enter()
         self._begin("read")
-        self._refuse_former_life(life)
+        self._refuse_before_restart(incarnation)
         return self._inner.read(ledger_id, first_entry, last_entry, bytes_max)
 
     def read_resident(
@@ -243,16 +243,16 @@ class FaultInjectingEngine:
 
     def checkpoint(self) -> None:
         """Checkpoint the inner engine; its sync does not count as "sync"."""
-        life = self._enter()
+        incarnation = self._enter()
         with self._inner_lock:
-            self._refuse_former_life(life)
+            self._refuse_before_restart(incarnation)
             self._inner.checkpoint()
 
     def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
         """Search in the inner engine; this does not count as "read"."""
-        life = self._enter()
+        incarnation = self._enter()
         with self._inner_lock:
-            self._refuse_former_life(life)
+            self._refuse_before_restart(incarnation)
             return self._inner.next_moves(dead_share_max=dead_share_max, bytes_max=bytes_max)
 
     def release_waiting(self) -> None:
@@ -286,16 +286,16 @@ class FaultInjectingEngine:
             fault()
 
     def _enter(self) -> int:
-        """Begin an operation; return its life: the number of power cuts before it."""
+        """Begin an operation; return its incarnation: the number of power cuts before it."""
         with self._lock:
             if self._failure is not None:
                 raise SyncFailed(self._failure)
             if self._is_cut:
                 raise StorageError("the engine was cut off")
-            return self._life
+            return self._incarnation
 
-    def _refuse_former_life(self, life: int) -> None:
-        if life != self._life:
+    def _refuse_before_restart(self, incarnation: int) -> None:
+        if incarnation != self._incarnation:
             raise StorageError("the engine was cut off")
 
 

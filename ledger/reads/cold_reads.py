@@ -38,7 +38,7 @@ REMEMBERED_READS_MAX = 1024
 """Ends of reads that are remembered to detect sequential readers; also ledgers with a pattern."""
 SHARED_READS = 32
 """After so many reads that each begin where the previous one ended, a ledger counts as read by one
-reader, for whom nothing is kept."""
+reader, and its reads are not shared any more."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

@@ -158,7 +158,7 @@ class DispatchState(ABC):
         entries = records * AVERAGE_SCALE // self._average
         return min(max(entries, 1), self.options.read_entries_max)
 
-    def _learn_batch_size(self, entries: int, records: int) -> None:
+    def _estimate_batch_size(self, entries: int, records: int) -> None:
         """Update the average number of records per entry."""
         if entries:
             seen = records * AVERAGE_SCALE // entries

@@ -178,7 +178,7 @@ class MultipleConsumersState(ReplayingState):
             total += count
             if records:
                 self._offer(out, entry, full, records)
-        self._learn_batch_size(len(entries), max(total, len(entries)))
+        self._estimate_batch_size(len(entries), max(total, len(entries)))
         return out, len(entries)
 
     def dispatch_replayed(

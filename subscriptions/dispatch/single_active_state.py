@@ -128,7 +128,7 @@ class SingleActiveState(DispatchState):
             return {}, taken
         self._holder = consumer.number
         marks.reach(deliveries[-1].position)
-        self._learn_batch_size(len(deliveries), total)
+        self._estimate_batch_size(len(deliveries), total)
         return {consumer.number: deliveries}, taken
 
     def acknowledged(self, masks: Iterable[RecordMask]) -> bool:

@@ -36,7 +36,7 @@ async def test_what_does_not_exist_is_refused() -> None:
             await partitions.open("orders", 0)
 
 
-async def test_broker_of_a_cluster_looks_for_changes_of_others_before_it_refuses() -> None:
+async def test_broker_of_a_cluster_applies_changes_of_others_before_it_refuses() -> None:
     async with partition_directory() as (opened, partitions):
         looks = 0
 

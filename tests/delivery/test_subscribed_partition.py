@@ -36,7 +36,7 @@ async def test_listeners_are_called_once_when_the_topic_is_deleted() -> None:
         assert ([partition.end_error], []) == (ends, removed)
 
 
-async def test_listeners_learn_that_the_server_stops() -> None:
+async def test_listeners_get_the_stop_of_the_server() -> None:
     async with partition_directory() as (opened, partitions):
         await opened.log()
         partition = await partitions.open("orders", 0)

@@ -40,7 +40,7 @@ MEMBER_ID_REQUIRED = 79
 
 
 class GroupClient:
-    """A member of group `g`, as far as it knows itself."""
+    """A member of group `g`: its id and generation, by its last response."""
 
     def __init__(self, wire: WireClient, *, instance_id: str | None = None) -> None:
         self.wire = wire

@@ -37,7 +37,7 @@ def test_refusal_of_gives_code_and_message(error: ApiError | InvalidConfig, code
     assert (code, "why") == code_and_message_of(error)
 
 
-async def test_find_topic_tells_bad_names_from_unknown_ones() -> None:
+async def test_find_topic_distinguishes_bad_names_from_unknown_ones() -> None:
     async with LedgerStore.open(None) as store:
         registry = await TopicRegistry.open(store)
         topic = await registry.create("t")

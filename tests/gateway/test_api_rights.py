@@ -85,7 +85,7 @@ def test_expectations_cover_every_key() -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=by_module)
-async def test_stranger_is_refused_and_learns_nothing(spec: HandlerSpec) -> None:
+async def test_refusal_to_a_stranger_reveals_nothing(spec: HandlerSpec) -> None:
     """A stranger gets the same answer for what exists as for what does not."""
     config = GatewayConfig(connections_max_idle_ms=0)
     async with authorizing_gateway(config=config) as gateway:

@@ -70,7 +70,7 @@ async def writing(
     client.send(MetadataRequest(topics=[]), 9)
 
 
-async def looking_at_limits(
+async def checking_limits(
     gateway: RunningGateway, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = connection_of(gateway, client)
@@ -140,7 +140,7 @@ async def reading_from_storage(
 ARRANGEMENTS: list[Arrange] = [
     finishing,
     writing,
-    looking_at_limits,
+    checking_limits,
     starting,
     answering_a_produce,
     answering_a_produce_of_two,

@@ -95,7 +95,7 @@ async def test_descriptions_show_the_epoch() -> None:
     ("current", "error", "hint"),
     [(-1, 0, (-1, -1)), (0, FENCED, (1, 3)), (3, 0, (-1, -1)), (4, UNKNOWN, (-1, -1))],
 )
-async def test_row_69_fetch_of_an_older_epoch_is_told_the_newer_one(
+async def test_row_69_fetch_of_an_older_epoch_gets_the_newer_one(
     current: int, error: int, hint: tuple[int, int]
 ) -> None:
     async with taken_over() as (gateway, client):

@@ -300,7 +300,7 @@ async def test_operations_in_metadata_are_each_users_own() -> None:
         ([allow("DESCRIBE", "TOPIC:*"), allow("CREATE", "CLUSTER:kafka-cluster")], 0),
     ],
 )
-async def test_topic_is_created_by_those_who_may(rules: list[Any], code: int) -> None:
+async def test_topic_is_created_by_users_that_may(rules: list[Any], code: int) -> None:
     async with authorizing_gateway(rules) as gateway, client_of(gateway, "alice") as client:
         request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
         assert {"new": code} == described(await client.ask(request, 8))
@@ -345,7 +345,7 @@ async def test_created_topic_is_shown_without_its_configuration() -> None:
         ([allow("DELETE", "CLUSTER:kafka-cluster")], {"t": 0, "no": UNKNOWN_TOPIC}),
     ],
 )
-async def test_topics_are_deleted_by_those_who_may(
+async def test_topics_are_deleted_by_users_that_may(
     rules: list[Any], expected: dict[str, int]
 ) -> None:
     async with authorizing_gateway(rules) as gateway, client_of(gateway, "alice") as client:
@@ -355,8 +355,8 @@ async def test_topics_are_deleted_by_those_who_may(
         assert expected == {each.name: each.error_code for each in answer.responses}
 
 
-async def test_stranger_does_not_learn_whose_id_it_is() -> None:
-    """A name and an id of one topic were answered as one, whoever asked."""
+async def test_stranger_does_not_get_the_owner_of_an_id() -> None:
+    """A name and an id of one topic were answered as one, to every client."""
     async with authorizing_gateway() as gateway, client_of(gateway, "alice") as client:
         topic = await gateway.create_topic()
         topics = [DeleteTopicState(name="t"), DeleteTopicState(name=None, topic_id=topic.id)]

@@ -87,7 +87,7 @@ async def test_row_84_third_member_brings_all_into_the_next_generation() -> None
         assert {a.member_id} == {one.leader for one in responses}
 
 
-async def test_row_84_who_does_not_rejoin_in_time_is_dropped() -> None:
+async def test_row_84_member_that_does_not_rejoin_in_time_is_dropped() -> None:
     async with running_gateway() as gateway, clients(gateway, 3) as (a, b, c):
         await make_stable(gateway, a, b)
         await c.ask_id()
@@ -222,7 +222,7 @@ async def test_row_90_follower_waits_for_the_leader() -> None:
             assert 23 == response.error_code
 
 
-async def test_row_91_who_rejoins_a_stable_group() -> None:
+async def test_row_91_members_that_rejoin_a_stable_group() -> None:
     async with running_gateway() as gateway, clients(gateway, 2) as (leader, other):
         await make_stable(gateway, leader, other)
         assert (0, 2) == ((await other.join()).error_code, other.generation)

@@ -89,9 +89,9 @@ class Clients(RuleBasedStateMachine):
     def there_are_not_too_many_and_none_is_silent(self) -> None:
         instances = list(self.state.instances())
         assert len(instances) == len(self.state) <= FEW
-        last_heard = [self.touched_ms[one.id.int - 1_000] for one in instances]
-        assert last_heard == sorted(last_heard), "who was silent for longest comes first"
-        assert all(self.now_ms - at_ms < IDLE_MS for at_ms in last_heard)
+        last_seen = [self.touched_ms[one.id.int - 1_000] for one in instances]
+        assert last_seen == sorted(last_seen), "who was silent for longest comes first"
+        assert all(self.now_ms - at_ms < IDLE_MS for at_ms in last_seen)
 
     @invariant()
     def connections_name_instances_that_are_there(self) -> None:

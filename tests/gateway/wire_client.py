@@ -27,7 +27,7 @@ class WireClient:
     def __init__(self, host: str, port: int) -> None:
         self._address = host, port
         self._correlation_id = 0
-        self._owed: deque[tuple[int, int, int]] = deque()
+        self._unanswered: deque[tuple[int, int, int]] = deque()
         self.reader: asyncio.StreamReader
         self.writer: asyncio.StreamWriter
 
@@ -60,7 +60,7 @@ class WireClient:
         key = type(request).__api__.key
         self.send_frame(self.frame(request, version, client_id=client_id))
         if is_answered:
-            self._owed.append((self._correlation_id, key, version))
+            self._unanswered.append((self._correlation_id, key, version))
 
     def frame(self, request: ApiMessage, version: int, *, client_id: str | None = "test") -> bytes:
         """Return a request with its header and the next correlation id."""
@@ -75,11 +75,11 @@ class WireClient:
 
     def expect(self, key: int, version: int) -> None:
         """Say that the frame sent last will be answered."""
-        self._owed.append((self._correlation_id, key, version))
+        self._unanswered.append((self._correlation_id, key, version))
 
     async def receive(self) -> Any:
         """Return the next response, which must answer the oldest open request."""
-        correlation_id, key, version = self._owed.popleft()
+        correlation_id, key, version = self._unanswered.popleft()
         frame = await self.receive_frame()
         assert correlation_id == int.from_bytes(frame[:4], "big")
         start = response_body_start(frame, key, version)

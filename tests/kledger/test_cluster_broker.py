@@ -170,7 +170,7 @@ async def test_standby_ends_when_a_newer_process_has_its_number(
 
 
 async def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until something is so in the database; each look is a round trip."""
+    """Wait until a condition holds in the database; each check is a round trip."""
     for _ in range(60_000):
         if await asyncio.to_thread(condition):
             return

@@ -38,7 +38,7 @@ class Load:
     def send(self, first: int, count: int) -> None:
         """Begin to send numbers."""
         for number in range(first, first + count):
-            self._producer.produce("t", b"%d" % number, on_delivery=self._told)
+            self._producer.produce("t", b"%d" % number, on_delivery=self._on_delivery)
             self._producer.poll(0)
 
     def end(self) -> None:
@@ -50,7 +50,7 @@ class Load:
         self._producer.purge()
         self.end()
 
-    def _told(self, error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.acknowledged.append(message.value() or b"")
         else:

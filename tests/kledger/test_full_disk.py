@@ -179,14 +179,16 @@ class Load:
 
     def send(self, count: int) -> None:
         for _ in range(count):
-            self._producer.produce("t", value_of(self.sent), partition=0, on_delivery=self._heard)
+            self._producer.produce(
+                "t", value_of(self.sent), partition=0, on_delivery=self._on_delivery
+            )
             self.sent += 1
             self._producer.poll(0)
 
     def flush(self, seconds: float) -> int:
         return self._producer.flush(seconds)
 
-    def _heard(self, error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.errors.append(error)
         else:

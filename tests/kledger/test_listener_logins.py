@@ -136,7 +136,7 @@ async def test_a_certificate_is_a_login(tmp_path: Path) -> None:
                 pass
 
 
-async def test_metrics_are_for_users_who_may_describe_the_cluster(tmp_path: Path) -> None:
+async def test_metrics_are_for_users_that_may_describe_the_cluster(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         url = f"http://{server.admin_address}"
         for user, status in (

@@ -56,7 +56,7 @@ def test_two_workers_are_two_brokers(tmp_path: Path) -> None:
             each.close()
 
 
-def test_three_brokers_own_a_cluster_in_turns(postgres_url: str, tmp_path: Path) -> None:
+def test_three_brokers_own_a_cluster_one_after_another(postgres_url: str, tmp_path: Path) -> None:
     replaced = {URL: postgres_url, STORE: (tmp_path / "objects").as_uri()}
     (init,), (status,) = commands("cluster init", replaced), commands("cluster status", replaced)
     assert "no broker owns the cluster" in run(init)

@@ -19,7 +19,7 @@ def not_lost(error: LedgerError) -> None:
 
 
 async def test_many_are_deleted_in_one_group(open_store: OpenStore) -> None:
-    """Each had a look and a sync of its own: a topic of many partitions took minutes."""
+    """Each deletion had its own scan and sync: a topic of many partitions took minutes."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     names = [f"orders-{number}" for number in range(20)]

@@ -178,7 +178,7 @@ async def test_rows_without_the_lock_are_a_mistake(opened: Open) -> None:
             SharedWords(one).submit("a", "1")
 
 
-async def test_closed_tables_refuse_changes_and_looks(opened: Open) -> None:
+async def test_closed_tables_refuse_changes_and_polls(opened: Open) -> None:
     async with opened() as one:
         pass
     with pytest.raises(AlreadyClosed):

@@ -230,7 +230,7 @@ async def test_a_log_that_is_half_alive_waits_until_appends_stop(
     on_disk.close()
 
 
-async def test_store_without_deletions_never_looks(
+async def test_store_without_deletions_never_searches(
     open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine
 ) -> None:
     looked = 0

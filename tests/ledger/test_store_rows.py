@@ -37,7 +37,7 @@ class UnreadableIndex(MemoryEngine):
     ],
 )
 @pytest.mark.parametrize(
-    "look",
+    "read",
     [
         lambda store: store.get_row(b"k"),
         lambda store: store.scan_rows(b"k"),
@@ -47,7 +47,7 @@ class UnreadableIndex(MemoryEngine):
 )
 async def test_unreadable_rows_raise_a_ledger_error(
     open_store: OpenStore,
-    look: Callable[[LedgerStore], object],
+    read: Callable[[LedgerStore], object],
     error: Exception,
     expected: type[LedgerError],
 ) -> None:
@@ -57,6 +57,6 @@ async def test_unreadable_rows_raise_a_ledger_error(
     await store.put_rows([(b"k", b"v")])
     engine.error = error
     with pytest.raises(expected, match=str(error)):
-        look(store)
+        read(store)
     engine.error = None
-    assert look(store) in (b"v", [(b"k", b"v")])
+    assert read(store) in (b"v", [(b"k", b"v")])

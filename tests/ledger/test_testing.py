@@ -47,8 +47,8 @@ class Late(FaultyEngine):
     is_reached = False
 
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
-        life, self.is_reached = self._life, self.is_late
-        while self.is_late and life == self._life:
+        incarnation, self.is_reached = self._incarnation, self.is_late
+        while self.is_late and incarnation == self._incarnation:
             threading.Event().wait(0.0005)
         super().commit(group, sync=sync)
 

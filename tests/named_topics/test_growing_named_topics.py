@@ -1,4 +1,4 @@
-"""Named topics of several brokers that get partitions, whoever adds them."""
+"""Named topics of several brokers that get partitions, from any broker."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

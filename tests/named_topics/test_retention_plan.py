@@ -1,4 +1,4 @@
-"""Which elements are there, for whom."""
+"""Which elements exist, for which groups."""
 
 import pytest
 

@@ -116,9 +116,7 @@ async def test_two_calls_are_under_way_at_most(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_processes", [False, True])
-async def test_a_submitted_call_raises_what_it_raises_to_whoever_awaits_it(
-    *, has_processes: bool
-) -> None:
+async def test_a_submitted_call_raises_in_the_awaiting_caller(*, has_processes: bool) -> None:
     async with pool_with(has_processes=has_processes) as pool, pool.session(Log, "a") as session:
         refused = await session.submit(compute_calls.append_and_refuse, [b"x"])
         name, count, _ = await (await session.submit(compute_calls.append, [b"y"], b""))

@@ -233,7 +233,7 @@ async def test_work_that_takes_too_long_is_cancelled() -> None:
     assert never.cancelled()
 
 
-async def test_whoever_else_cancels_work_ends_its_task() -> None:
+async def test_cancellation_by_another_caller_ends_the_task() -> None:
     timers = Timers(ManualClock(), Supervisor())
     never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     waiting = asyncio.ensure_future(within(timers, 10, never))

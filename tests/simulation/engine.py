@@ -131,7 +131,7 @@ class SimulatedEngine:
 
     def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
         """Moves one ledger for every dropped one, so that moves interfere with other work."""
-        self._faults.ask("look")
+        self._faults.ask("lookup")
         if not self._drops:
             return None
         self._drops -= 1
@@ -174,4 +174,4 @@ class SimulatedEngine:
     def _maybe_fail_look(self) -> None:
         """Lookups on the loop are those of the simulation itself."""
         if self._schedule.in_thread:
-            self._faults.ask("look")
+            self._faults.ask("lookup")

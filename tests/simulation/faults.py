@@ -55,7 +55,7 @@ class Faults:
             "sync": lambda: SyncFailed("injected"),
             "index": lambda: StorageError("injected into index"),
             "read": self._read_error,
-            "look": lambda: StorageError("injected into a look"),
+            "lookup": lambda: StorageError("injected into a lookup"),
             "checkpoint": self._checkpoint_error,
             "completion": lambda: InjectedFault("injected into a completion"),
             "listener": lambda: InjectedFault("injected into a listener"),

@@ -36,7 +36,7 @@ from tests.simulation import (
 from tests.simulation.invariants import InvariantBroken, check
 from tests.simulation.log_model import HandleModel
 from tests.simulation.recovery import recover
-from tests.simulation.scene import PATIENCE_S, Scene
+from tests.simulation.scene import TIMEOUT_S, Scene
 from tests.simulation.seed_profile import ledger_config
 
 TASKS_MAX = 12
@@ -309,7 +309,7 @@ class Life:
         else:
             self._crash_soon()
             await scene.rest()
-            await scene.clock.sleep(int(PATIENCE_S) * 1000)
+            await scene.clock.sleep(int(TIMEOUT_S) * 1000)
 
     async def _fence(self) -> None:
         """Check that a store on a failed engine stops itself at its next change."""
@@ -325,9 +325,9 @@ class Life:
         scene = self._scene
         scene.trace_line("close the store")
         scene.is_ending = True
-        await asyncio.wait_for(consuming.close_all(scene), PATIENCE_S)
-        await asyncio.wait_for(following.close_all(scene), PATIENCE_S)
-        await asyncio.wait_for(scene.store.close(), PATIENCE_S)
+        await asyncio.wait_for(consuming.close_all(scene), TIMEOUT_S)
+        await asyncio.wait_for(following.close_all(scene), TIMEOUT_S)
+        await asyncio.wait_for(scene.store.close(), TIMEOUT_S)
         check(not scene.model.stream, "the store is closed, and a caller still waits")
         await scene.rest()
         await scene.supervisor.close()

@@ -146,7 +146,7 @@ def settle_stream(scene: Scene, store: LedgerStore) -> None:
     """
     model = scene.model
     unknown, model.unknown = model.unknown, []
-    entries = [write for write in unknown if _tells(model, write)]
+    entries = [write for write in unknown if _is_shown_by(model, write)]
     for earlier, later in pairwise(entries):
         if later.outcome is WriteOutcome.KEPT and earlier.outcome is not WriteOutcome.KEPT:
             raise InvariantBroken(f"{later} survived, {earlier} before it did not")
@@ -163,7 +163,7 @@ def settle_stream(scene: Scene, store: LedgerStore) -> None:
     model.rows = found
 
 
-def _tells(model: StoreModel, write: Write) -> bool:
+def _is_shown_by(model: StoreModel, write: Write) -> bool:
     """Return whether reading shows if a write exists: its managed ledger still does."""
     return write.log is not None and model.logs[write.log.name] is write.log
 
@@ -173,5 +173,5 @@ def _may_end(model: StoreModel, unknown: list[Write], end: int) -> bool:
     return all(
         (write.outcome is WriteOutcome.KEPT) == (index < end)
         for index, write in enumerate(unknown)
-        if _tells(model, write)
+        if _is_shown_by(model, write)
     )

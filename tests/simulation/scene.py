@@ -46,7 +46,7 @@ SHARED = "shared"
 """The name of the subscription's cursor, which no other action uses."""
 UNBOUNDED_WAITING = 10_000
 STALE_HANDLES = 4
-PATIENCE_S = 600.0
+TIMEOUT_S = 600.0
 """Virtual time within which all operations must end when nothing fails."""
 
 
@@ -212,7 +212,7 @@ class Scene:
     async def rest(self) -> None:
         """Wait for the end of all operations."""
         if self.tasks:
-            _, waiting = await asyncio.wait(list(self.tasks), timeout=PATIENCE_S)
+            _, waiting = await asyncio.wait(list(self.tasks), timeout=TIMEOUT_S)
             if waiting:
                 names = sorted(self.tasks[task] for task in waiting)
                 raise InvariantBroken(f"never ended: {', '.join(names)}")

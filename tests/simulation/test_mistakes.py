@@ -91,7 +91,7 @@ def confirms_before_the_sync(committer: Committer) -> None:
         committer._confirm(operations)
 
 
-def tells_before_the_reader_may_see(ml: ManagedLedger, operation: Operation) -> None:
+def confirms_before_the_reader_may_see(ml: ManagedLedger, operation: Operation) -> None:
     """The callback comes before the last confirmed entry moves."""
     _, position, size, data, done = operation
     done(position, None)
@@ -190,7 +190,7 @@ def sleeps_on(reads: CursorReads) -> None:
     """A read that waits for entries is not woken."""
 
 
-def forgets_who_left(
+def forgets_consumers_that_left(
     state: MultipleConsumersState, number: int, pieces: Iterable[RecordMask]
 ) -> None:
     """Pending records are not redelivered when a consumer leaves or requests it."""
@@ -380,7 +380,7 @@ right_commit_finished = Committer._commit_finished
 
 MISTAKES = (
     Mistake(Committer, "_start", confirms_before_the_sync, seeds=10),
-    Mistake(ManagedLedger, "confirm", tells_before_the_reader_may_see, seeds=10),
+    Mistake(ManagedLedger, "confirm", confirms_before_the_reader_may_see, seeds=10),
     Mistake(ManagedLedger, "revert", keeps_ids_after_a_failure, seeds=50),
     Mistake(Committer, "submit_for", removes_data_first, seeds=500),
     Mistake(EntryCache, "drop", keeps_the_cache, seeds=1000),
@@ -395,7 +395,7 @@ MISTAKES = (
     Mistake(CursorChanges, "require_whole_row", forgets_what_was_not_written, seeds=500),
     Mistake(Cursor, "_replace", moves_at_once, seeds=50),
     Mistake(CursorReads, "wake", sleeps_on, seeds=50),
-    Mistake(MultipleConsumersState, "_give_back", forgets_who_left, seeds=500),
+    Mistake(MultipleConsumersState, "_give_back", forgets_consumers_that_left, seeds=500),
     Mistake(KeyHashQueues, "is_first", breaks_the_order_of_keys, seeds=1000),
     Mistake(Dispatcher, "_remaining", hands_out_whole_entries, seeds=300),
     Mistake(Cursor, "wait_durable", acknowledges_in_memory, seeds=200),

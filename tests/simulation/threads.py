@@ -160,9 +160,9 @@ class SimulatedCommitThread(Generic[Token]):
         try:
             self._engine.write(group, sync_follows=self._sync)
         except Exception as error:  # noqa: BLE001 - whatever it is, the loop decides on it
-            self._event = self._schedule.work(partial(self._tell, error))
+            self._event = self._schedule.work(partial(self._report, error))
         else:
-            next_step = self._make_durable if self._sync else partial(self._tell, None)
+            next_step = self._make_durable if self._sync else partial(self._report, None)
             self._event = self._schedule.work(next_step)
 
     def _make_durable(self) -> None:
@@ -171,9 +171,9 @@ class SimulatedCommitThread(Generic[Token]):
             self._engine.sync()
         except Exception as failure:  # noqa: BLE001 - whatever it is, the loop decides on it
             error = failure
-        self._event = self._schedule.work(partial(self._tell, error))
+        self._event = self._schedule.work(partial(self._report, error))
 
-    def _tell(self, error: Exception | None) -> None:
+    def _report(self, error: Exception | None) -> None:
         _, token = self._queue.popleft()
         self._has_begun = False
         self._event = self._schedule.work(self._write) if self._queue else None

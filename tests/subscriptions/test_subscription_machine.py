@@ -369,14 +369,16 @@ class SubscriptionMachine(RuleBasedStateMachine):
         raise AssertionError(f"{sorted(self.unacknowledged)} are with no consumer")
 
     @invariant()
-    def what_is_owed_is_known(self) -> None:
+    def unacknowledged_is_known(self) -> None:
         if not hasattr(self, "subscription"):
             return
         cursor = self.subscription.cursor
         for number, (position, index, _) in enumerate(self.positions):
             left = cursor.batch_indexes(position)
-            is_owed = not cursor.state.is_acknowledged(position) and (left is None or index in left)
-            assert is_owed is (number in self.unacknowledged), number
+            is_unacknowledged = not cursor.state.is_acknowledged(position) and (
+                left is None or index in left
+            )
+            assert is_unacknowledged is (number in self.unacknowledged), number
         stats = self.subscription.stats()
         assert tuple(client.name for client in self.clients) == stats.consumers
         held = sum(len(client.held & self.unacknowledged) for client in self.clients)

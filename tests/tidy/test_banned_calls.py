@@ -1,4 +1,4 @@
-"""Time, tasks, threads and randomness come from runtime/; people are talked to by kledger/cli."""
+"""Time, tasks, threads and randomness come from runtime/; only kledger/cli prints."""
 
 import ast
 import re

@@ -24,7 +24,7 @@ def unexplained(_path: PurePosixPath, text: str) -> list[str]:
     return found
 
 
-def test_who_silences_a_tool_says_why() -> None:
+def test_suppressions_have_reasons() -> None:
     expect_none(violations(unexplained, *PACKAGES))
 
 

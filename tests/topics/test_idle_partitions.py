@@ -202,7 +202,7 @@ async def test_a_topic_that_is_growing_keeps_its_partitions_open() -> None:
         assert [{"s"}, {"s"}] == [set(log.managed_ledger.cursor_names) for log in logs]
 
 
-async def test_retention_looks_at_rows_and_opens_what_is_due() -> None:
+async def test_retention_reads_rows_and_opens_what_is_due() -> None:
     """It opened every stored partition, and nothing ever closed one."""
     async with open_topics() as opened:
         topic = await opened.registry.create("a", partitions=4, configs={"retention.ms": "1000"})

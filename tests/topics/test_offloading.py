@@ -458,7 +458,7 @@ async def test_settings_of_a_topic_can_be_changed_after_the_tier_was_taken_away(
             await again.registry.alter_configs("orders", {"remote.storage.enable": "true"})
 
 
-async def test_status_of_a_round_tells_of_every_partition() -> None:
+async def test_status_of_a_round_has_every_partition() -> None:
     async with tiered_topics() as tiered:
         registry = tiered.opened.registry
         configs = {**TWO_ENTRIES, "kledger.offload.threshold.bytes": "0"}

@@ -33,7 +33,7 @@ async def fill(opened: TopicStore, configs: dict[str, str]) -> tuple[PartitionLo
     return log, places
 
 
-async def first_owed(cursor: Cursor) -> int:
+async def first_unacknowledged(cursor: Cursor) -> int:
     """Return the offset of the first batch that a cursor still reads."""
     await cursor.rewind()
     entries = await cursor.read(1)
@@ -51,7 +51,7 @@ async def test_unacknowledged_records_of_a_durable_cursor_are_kept(configs: dict
         await log.enforce_retention()
         assert 0 < log.log_start_offset <= 15
         assert places[14].ledger_id <= log.managed_ledger.ledgers[0].ledger_id
-        assert 15 == await first_owed(cursor)
+        assert 15 == await first_unacknowledged(cursor)
         await cursor.mark_delete(places[-1])
         await log.enforce_retention()
         assert (COUNT, 0) == (log.log_start_offset, log.size_bytes)
@@ -71,7 +71,7 @@ async def test_non_durable_cursor_does_not_delay_retention() -> None:
         log, _ = await fill(opened, TOO_OLD)
         cursor = await log.managed_ledger.new_non_durable_cursor(EARLIEST)
         await log.enforce_retention()
-        assert COUNT == log.log_start_offset == await first_owed(cursor)
+        assert COUNT == log.log_start_offset == await first_unacknowledged(cursor)
 
 
 @pytest.mark.parametrize("waits_for", ["", "groups"])
@@ -138,8 +138,8 @@ async def test_deleted_records_never_wait_and_are_not_delivered(before: int) -> 
         fast = await log.managed_ledger.open_cursor("fast", initial=EARLIEST)
         await fast.mark_delete(places[19])
         await log.delete_records(before)
-        assert before == log.log_start_offset == await first_owed(slow)
-        assert max(before, 20) == await first_owed(fast)
+        assert before == log.log_start_offset == await first_unacknowledged(slow)
+        assert max(before, 20) == await first_unacknowledged(fast)
 
 
 async def test_log_start_in_an_unreadable_entry_does_not_move() -> None:
@@ -151,9 +151,9 @@ async def test_log_start_in_an_unreadable_entry_does_not_move() -> None:
         engine.fail_next("read")
         with pytest.raises(TopicsError, match="read"):
             await log.delete_records(3)
-        assert 0 == log.log_start_offset == await first_owed(cursor)
+        assert 0 == log.log_start_offset == await first_unacknowledged(cursor)
         await log.delete_records(3)
-        assert 3 == log.log_start_offset == await first_owed(cursor)
+        assert 3 == log.log_start_offset == await first_unacknowledged(cursor)
 
 
 @pytest.mark.parametrize("is_deleted_by_a_crash", [True, False])
@@ -191,7 +191,7 @@ async def test_crash_after_the_log_start_moves_cursors_at_the_next_start() -> No
     async with open_topics(engine) as again:
         log = await again.log()
         assert 3 == log.log_start_offset
-        assert 3 == await first_owed(log.managed_ledger.cursors["slow"])
+        assert 3 == await first_unacknowledged(log.managed_ledger.cursors["slow"])
 
 
 @pytest.mark.parametrize("failures", [1, 2])
@@ -213,9 +213,9 @@ async def test_cursors_that_an_opening_could_not_move_are_moved_by_retention(fai
             await log.enforce_retention()
         cursor = log.managed_ledger.cursors["slow"]
         assert 3 == log.log_start_offset
-        assert 0 == await first_owed(cursor)
+        assert 0 == await first_unacknowledged(cursor)
         await log.enforce_retention()
-        assert 3 == await first_owed(cursor)
+        assert 3 == await first_unacknowledged(cursor)
 
 
 async def test_partition_with_an_unreadable_beginning_is_opened() -> None:

@@ -8,7 +8,7 @@ from tests.topics.partition.test_compaction import COMPACTED, LIMITS, keyed
 from tests.topics.words import append, open_topics
 
 
-async def test_closed_partitions_tell_their_size_and_stay_closed() -> None:
+async def test_sizes_of_closed_partitions_are_read_without_opening() -> None:
     async with open_topics() as opened:
         topic = await opened.registry.create("a", partitions=4)
         records = batch("x")

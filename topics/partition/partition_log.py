@@ -606,14 +606,14 @@ class PartitionLog:
 
         return await self._read_stable(first_offset)
 
-    async def _read_stable(self, look: Callable[[], Awaitable[T]]) -> T:
-        """Look into the log, and again if it begins elsewhere, or was compacted, meanwhile."""
+    async def _read_stable(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Read the log, and again if its start moved or it was compacted during the read."""
         self.idle.is_used = True
         while True:
             before = self._state.log_start_offset, self._compacted
             with translated_errors():
                 try:
-                    found = await look()
+                    found = await read()
                 except CompactedLedgerReplaced:
                     continue
                 finally:

@@ -69,7 +69,7 @@ TRANSACTIONAL_ID_BYTES_MAX: Final = 4_096
 MARKER_RETRY_MS: Final = 1_000
 """How long until markers that could not be written are tried again."""
 WARNINGS_PER_SECOND: Final = 1
-"""Of refused markers: a broker that is away refuses those of all its transactions."""
+"""Of refused markers: an unavailable broker refuses those of all its transactions."""
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """The answer when a row cannot be stored, or the server stops: clients try again."""
 

@@ -75,7 +75,7 @@ def test_killed_server_can_be_started_again(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_server_that_does_not_start_tells_its_log(tmp_path: Path) -> None:
+def test_error_of_a_server_that_does_not_start_has_its_log(tmp_path: Path) -> None:
     server = Failing(tmp_path)
     with pytest.raises(ServerFailed, match="no such setting"):
         server.start()
@@ -89,7 +89,7 @@ def test_server_that_ends_is_not_waited_for(tmp_path: Path) -> None:
     assert not server.is_running()
 
 
-def test_server_that_ended_by_itself_tells_its_status(tmp_path: Path) -> None:
+def test_status_of_a_server_that_ended_is_returned(tmp_path: Path) -> None:
     with Answering(tmp_path) as server:
         server.require_running()
         os.kill(server.pid, signal.SIGKILL)

@@ -107,7 +107,7 @@ async def test_defaults_of_topics_that_were_given_stand_under_their_broker_names
         assert "leader.replication.throttled.replicas" not in found
 
 
-async def test_altered_values_come_first_and_say_for_whom() -> None:
+async def test_altered_values_come_first_with_their_node() -> None:
     async with running_gateway() as gateway:
         await alter(gateway, "", {"log.cleaner.threads": "2"})
         await alter(gateway, "1", {"log.cleaner.threads": "3"})

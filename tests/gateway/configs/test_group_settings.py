@@ -26,7 +26,7 @@ async def alter(
     await settings.alter(name, changes, replace=False, validate_only=False)
 
 
-async def told_interval(gateway: RunningGateway, group_id: str = "g") -> int:
+async def answered_interval(gateway: RunningGateway, group_id: str = "g") -> int:
     """Let a member join and return how often it is to speak."""
     await gateway.create_topic("t")
     joining = join_command("a", "t", group_id=group_id)
@@ -41,7 +41,7 @@ async def test_settings_hold_at_once_for_their_group_alone() -> None:
         await alter(settings, {HEARTBEAT: "7000"})
         assert ConsumerTimes(50_000, 7_000) == config.times_of("g")
         assert OF_ALL == config.times_of("other")
-        assert 7_000 == await told_interval(gateway)
+        assert 7_000 == await answered_interval(gateway)
         assert {SESSION: "50000", HEARTBEAT: "7000"} == settings.of("g")
         await alter(settings, {SESSION: None, HEARTBEAT: None, "nope": None})
         assert (OF_ALL, {}) == (config.times_of("g"), settings.all)
@@ -55,14 +55,14 @@ async def test_settings_survive_a_restart() -> None:
     async with running_gateway(engine=engine) as gateway:
         assert {"g", "h"} == set(gateway.services.group_settings.all)
         assert OF_ALL == gateway.services.groups.config.times_of("h")
-        assert 7_000 == await told_interval(gateway)
+        assert 7_000 == await answered_interval(gateway)
 
 
 async def test_members_that_a_restart_brings_back_have_the_time_of_their_group() -> None:
     engine = FaultyEngine(None)
     async with running_gateway(engine=engine) as gateway:
         await alter(gateway.services.group_settings, {SESSION: "60000"})
-        await told_interval(gateway)
+        await answered_interval(gateway)
     async with running_gateway(engine=engine) as gateway:
 
         def count() -> int:

@@ -45,7 +45,7 @@ async def test_requested_metrics_are_returned() -> None:
         assert 0 == (await client.ask(ASK, 0)).error_code
 
 
-async def test_an_id_is_given_out_and_a_refusal_tells_nothing() -> None:
+async def test_an_id_is_assigned_and_a_refusal_reveals_nothing() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         given = (await client.ask(GetTelemetrySubscriptionsRequest(), 0)).client_instance_id
         assert ZERO_UUID != given

@@ -71,5 +71,5 @@ def test_a_mistake_is_named(listeners: str, settings: dict[str, str], message: s
         ("", False),
     ],
 )
-def test_loopback_is_told_from_the_others(host: str, expected: bool) -> None:
+def test_loopback_is_distinguished_from_other_addresses(host: str, expected: bool) -> None:
     assert expected == is_loopback(host)

@@ -56,7 +56,7 @@ def test_reserved_bytes_count_until_they_are_returned(state: UnsentState[str]) -
     assert 0 == state.total
 
 
-def test_who_reads_of_the_storage_has_not_stalled(state: UnsentState[str]) -> None:
+def test_connection_that_waits_for_storage_has_not_stalled(state: UnsentState[str]) -> None:
     state.reserve("a", LIMIT)
     assert state.stalled(10 * STALLED_MS) is None
 
@@ -73,7 +73,7 @@ def test_the_largest_of_those_that_take_nothing_gives_way(state: UnsentState[str
     assert "small" == state.stalled(STALLED_MS)
 
 
-def test_who_took_everything_unseen_has_not_stalled(state: UnsentState[str]) -> None:
+def test_connection_that_took_everything_unseen_has_not_stalled(state: UnsentState[str]) -> None:
     """A socket without writes is not measured: what it held was taken long ago."""
     state.record_unsent("a", 100, 0, 0)
     state.record_unsent("a", 500, 100, 60_000)
@@ -155,7 +155,7 @@ class Machine(RuleBasedStateMachine):
         self.now += ms
 
     @invariant()
-    def who_gives_way_was_not_seen_to_take(self) -> None:
+    def closed_connection_was_not_seen_to_take(self) -> None:
         stalled = self.state.stalled(self.now)
         expected = [one for one in self.seen if self.moved[one] <= self.now - STALLED_MS]
         assert (stalled is None) == (not expected)

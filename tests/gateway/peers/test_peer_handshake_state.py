@@ -42,7 +42,7 @@ def test_the_bytes_are_those_of_the_tables() -> None:
     assert b"\0" + TWO == accepting().challenge(hello)
 
 
-def test_who_has_another_secret_is_refused_and_told_so() -> None:
+def test_broker_with_another_secret_gets_a_refusal() -> None:
     one, two = connecting(secret=OTHER_SECRET), accepting()
     proof = one.prove(two.challenge(one.hello()))
     with pytest.raises(HandshakeRefused, match="broker 1: expected a proof by the secret") as error:
@@ -51,7 +51,7 @@ def test_who_has_another_secret_is_refused_and_told_so() -> None:
         one.check(error.value.answer)
 
 
-def test_who_accepts_without_the_secret_is_not_trusted() -> None:
+def test_accepting_broker_without_the_secret_is_not_trusted() -> None:
     one = connecting()
     one.prove(b"\0" + TWO)
     with pytest.raises(HandshakeRefused, match="broker 2: expected a proof by the secret"):
@@ -59,7 +59,7 @@ def test_who_accepts_without_the_secret_is_not_trusted() -> None:
 
 
 def test_a_proof_sent_back_proves_nothing() -> None:
-    """Who accepts could answer with what the other end has just made, or a client with our own."""
+    """An accepting broker could send back the proof that it has just received, or a client ours."""
     one, two = connecting(), accepting()
     proof = one.prove(two.challenge(one.hello()))
     with pytest.raises(HandshakeRefused):

@@ -234,7 +234,7 @@ async def test_other_programs_are_refused_at_once(sent: bytes) -> None:
         assert [] == broker.served
 
 
-async def test_a_program_that_looks_at_ports_is_counted() -> None:
+async def test_a_port_scanner_is_counted() -> None:
     async with accepting() as broker:
         _, writer = await broker.raw()
         writer.close()

@@ -114,7 +114,7 @@ def test_a_client_without_a_name_matches_no_expression_about_it() -> None:
     assert nameless.is_matched(ID, {})
 
 
-def test_who_asks_again_within_the_interval_is_too_early() -> None:
+def test_second_request_within_the_interval_is_too_early() -> None:
     one = instance()
     assert [NONE, THROTTLED, NONE] == [one.admit_get(now) for now in (0, 999, 1_000)]
     assert NONE == push(one, 1_500)
@@ -152,7 +152,7 @@ def test_an_unknown_codec_allows_to_ask_at_once(codec: int) -> None:
     assert [NONE, THROTTLED] == [one.admit_get(now) for now in (20, 30)]
 
 
-def test_a_large_push_is_refused_and_takes_its_turn() -> None:
+def test_a_large_push_is_refused_and_counts_for_the_interval() -> None:
     one = instance()
     assert NONE == push(one, 0, size=100)
     assert ErrorCode.TELEMETRY_TOO_LARGE == push(one, 1_000, size=101)
@@ -213,7 +213,7 @@ def test_an_instance_that_was_made_anew_goes_with_its_new_connection() -> None:
 
 
 @pytest.mark.parametrize(("interval_ms", "idle_ms"), [(1_000, IDLE_MS), (300_000, 900_000)])
-def test_who_is_silent_is_forgotten(interval_ms: int, idle_ms: int) -> None:
+def test_silent_client_is_forgotten(interval_ms: int, idle_ms: int) -> None:
     state, wish = TelemetryState(), Wish(interval_ms=interval_ms)
     one = touched(state, wish)
     state.expire(idle_ms - 1)
@@ -234,7 +234,7 @@ def test_nothing_is_left_of_connections_whose_instances_expired() -> None:
     assert {} == state._of_connection
 
 
-def test_too_many_instances_push_out_who_was_silent_for_longest(
+def test_too_many_instances_evict_the_longest_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(telemetry_state, "INSTANCES_MAX", 3)

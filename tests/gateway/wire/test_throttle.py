@@ -23,7 +23,7 @@ def test_the_time_is_where_the_encoder_writes_it(cls: type[ApiMessage]) -> None:
             assert b"".join(expected) == b"".join(throttled)
 
 
-def test_most_responses_can_tell_it() -> None:
+def test_most_responses_have_a_throttle_time() -> None:
     cannot = set()
     for cls in RESPONSES:
         version = versions(cls)[-1]

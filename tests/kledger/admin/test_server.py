@@ -61,7 +61,7 @@ async def test_health_is_what_clients_can_expect() -> None:
                 assert expected == (response.status, await response.text())
 
 
-async def test_health_tells_the_faults_of_the_storage_and_when_they_are_over() -> None:
+async def test_health_shows_faults_of_the_storage_until_they_end() -> None:
     """A load balancer goes by the status: what can be served is served here only."""
     full = "no space left"
     switch, health = Switch(), StorageHealth(ManualClock(1_700_000_000_000), Metrics())
@@ -136,7 +136,7 @@ USERS = {
 
 
 @pytest.mark.parametrize("user", USERS)
-async def test_metrics_need_a_user_who_may_describe_the_cluster(
+async def test_metrics_need_a_user_that_may_describe_the_cluster(
     user: tuple[str, str] | None,
 ) -> None:
     status, is_shown = USERS[user]

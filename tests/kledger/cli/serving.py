@@ -1,4 +1,4 @@
-"""A running server, and a command line that talks to it."""
+"""A running server, and a command line that connects to it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

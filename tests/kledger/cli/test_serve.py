@@ -164,7 +164,7 @@ def test_folder_of_something_else_is_a_mistake_and_touches_nothing(
 def test_folder_that_may_not_be_read_is_a_mistake(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who runs the tests may be allowed everything, hence the system's answer is played."""
+    """The user of the tests may be allowed everything, so the system's answer is simulated."""
 
     def refuse(path: object) -> list[str]:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))

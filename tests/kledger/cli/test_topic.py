@@ -157,7 +157,7 @@ class Forwarding:
             assert self.process.poll() is None, self.process.communicate()[0]
             try:
                 found = values_of(self.to, topic)
-            except Exception:  # noqa: BLE001 - not made yet, or its server is away
+            except Exception:  # noqa: BLE001 - not made yet, or its server is down
                 continue
             if len(found) >= count:
                 return found

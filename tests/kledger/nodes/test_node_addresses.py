@@ -113,6 +113,6 @@ def test_each_of_several_listeners_has_ports_of_its_own() -> None:
     assert "server.kafka" not in changes
 
 
-def test_what_peers_are_told_to_connect_to_is_behind_the_port_of_the_settings() -> None:
+def test_advertised_peer_port_is_behind_the_port_of_the_settings() -> None:
     assert ("h", 9395) == advertised_peers(("h", 9392), 3)
     assert ("h", 0) == advertised_peers(("h", 0), 3)

@@ -286,7 +286,7 @@ def with_peers(peers: str, advertised: str | None = None) -> Settings:
     return replace(settings_of_nodes(), cluster=cluster)
 
 
-async def test_peers_are_told_what_the_settings_advertise(tmp_path: Path) -> None:
+async def test_peers_get_the_address_that_the_settings_advertise(tmp_path: Path) -> None:
     settings = with_peers(f"{HOST}:0", "node.example:7000")
     server = ServerOfTest(NodeMembersOfTest(tmp_path, 2, settings), {})
     try:

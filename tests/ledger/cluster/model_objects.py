@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from enum import Enum, auto
 from typing import Any, TypeVar
 
-from kledger.ledger.cluster.wal_objects import ObjectNotThere, ObjectStoreFailed
+from kledger.ledger.cluster.wal_objects import ObjectMissing, ObjectStoreFailed
 from kledger.ledger.engine.base import Buffer
 
 Result = TypeVar("Result")
@@ -97,7 +97,7 @@ class ModelObjects:
         fault = self._begin("get", key)
         data = self._bucket.objects.get(key)
         if data is None or fault is ObjectFault.MISSING:
-            future.set_exception(ObjectNotThere(f"there is no object {key}"))
+            future.set_exception(ObjectMissing(f"there is no object {key}"))
         elif fault in {ObjectFault.NONE, ObjectFault.SLOW}:
             future.set_result(memoryview(data)[start : start + length])
         else:

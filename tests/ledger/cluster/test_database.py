@@ -92,7 +92,7 @@ def test_first_session_becomes_the_owner_and_others_wait(database: ClusterDataba
     assert OwnerObservation(first, 0) == database.observe()
 
 
-def test_acquiring_again_tells_the_owner_what_it_owns(database: ClusterDatabase) -> None:
+def test_acquiring_again_returns_what_the_owner_has(database: ClusterDatabase) -> None:
     """The answer to the first call may have been lost."""
     session = owner(database)
     database.commit(session, 1, Change())

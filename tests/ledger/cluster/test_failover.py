@@ -26,7 +26,7 @@ from tests.postgres_server import USER, PostgresServer
 
 pytestmark = pytest.mark.slow
 STANDBY = "standby"
-LOOKS_MAX = 2_000
+QUERIES_MAX = 2_000
 
 
 class Pair:
@@ -65,12 +65,12 @@ class Pair:
             "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
             f" AND application_name = 'kledger' AND pid <> {besides}"
         )
-        return int(looked_for(lambda: self.primary.execute(query)))
+        return int(polled(lambda: self.primary.execute(query)))
 
     def wait_until_kept(self) -> None:
         """Wait until the primary server knows its standby as a synchronous one."""
         query = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
-        looked_for(lambda: self.primary.execute(query))
+        polled(lambda: self.primary.execute(query))
 
     def close(self) -> None:
         self.database.close()
@@ -78,10 +78,10 @@ class Pair:
         self.standby.remove()
 
 
-def looked_for(look: Callable[[], str]) -> str:
-    """Look until there is something; each look is a process of its own."""
-    for _ in range(LOOKS_MAX):
-        if found := look():
+def polled(query: Callable[[], str]) -> str:
+    """Repeat a query until it has a result; each query is a separate process."""
+    for _ in range(QUERIES_MAX):
+        if found := query():
             return found
     raise AssertionError("it did not come")
 

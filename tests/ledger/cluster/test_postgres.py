@@ -134,7 +134,7 @@ def test_stream_goes_on_after_its_connection_was_cut_at_any_step(
     step: int,
     is_delivered: bool,
 ) -> None:
-    """Each change is there once, and under the id that its owner was told."""
+    """Each change is there once, with the id that its owner has got."""
     stream = stream_of(proxied, owner(direct))
     proxy.cut_at(step, is_delivered=is_delivered)
     ids = [

@@ -301,9 +301,7 @@ async def test_change_fails_when_its_lock_was_lost_and_others_have_written(
     assert {"a": "other", "b": "1"} == one.words.durable
 
 
-async def test_session_with_the_lock_ends_when_its_process_asks_nothing(
-    url: str, start: Start
-) -> None:
+async def test_session_with_the_lock_ends_when_its_process_is_idle(url: str, start: Start) -> None:
     one = await start(url)
     limit = partial(
         one.database._writer.fetch, "SELECT current_setting('idle_session_timeout') AS found"

@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.servers.s3_servers import VersityGateway
 from kledger.ledger.cluster.wal_objects import (
-    ObjectNotThere,
+    ObjectMissing,
     ObjectStoreFailed,
     StoredWalObjects,
 )
@@ -60,7 +60,7 @@ def test_object_is_read_as_stored(objects: StoredWalObjects) -> None:
 
 
 def test_object_that_is_not_there_is_an_error_of_its_own(objects: StoredWalObjects) -> None:
-    with pytest.raises(ObjectNotThere):
+    with pytest.raises(ObjectMissing):
         objects.begin_get(f"{PREFIX}1-0", 0, 4).result()
 
 

@@ -37,8 +37,8 @@ PAIRS = ManagedLedgerConfig(max_entries_per_ledger=2)
 class Scene:
     """A cursor over six entries, of which three were read, and what dispatches and sets positions.
 
-    `delivered` is what was sent since the revision began. Who delivers keeps a queue of what shall
-    be read again, which goes when the revision begins.
+    `delivered` is what was sent since the revision began. The dispatcher has a queue of entries to
+    read again, which is cleared when the revision begins.
     """
 
     def __init__(self, engine: FaultyEngine, cursor: Cursor, positions: list[Position]) -> None:

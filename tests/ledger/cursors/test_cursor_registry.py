@@ -363,7 +363,7 @@ async def test_a_cursor_holds_back_trimming_from_the_moment_its_row_is_on_its_wa
     assert (10, 10) == (cursor.backlog, ml.number_of_entries(EARLIEST, LATEST))
 
 
-async def test_a_cursor_at_the_end_holds_back_what_a_crash_makes_it_owe(
+async def test_a_cursor_at_the_end_retains_what_a_crash_makes_unacknowledged(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
     """What was appended while it was made is after its row until that is written again."""

@@ -69,13 +69,13 @@ async def test_a_new_cursor_is_durable_with_its_position_or_does_not_exist(
     assert expected == (ml.cursors["c"].backlog, ml.cursors["c"].batch_indexes(positions[2]))
 
 
-@pytest.mark.parametrize(("start", "owed_then"), [(LATEST, []), (2, numbers(5, 9))])
+@pytest.mark.parametrize(("start", "redelivered"), [(LATEST, []), (2, numbers(5, 9))])
 async def test_entries_removed_while_a_cursor_is_made_are_acknowledged(
     ml: ManagedLedger,
     engine: FaultyEngine,
     positions: list[Position],
     start: Position | int,
-    owed_then: list[bytes],
+    redelivered: list[bytes],
 ) -> None:
     place = positions[start] if isinstance(start, int) else start
     hold = engine.hold_next("commit")
@@ -84,8 +84,8 @@ async def test_entries_removed_while_a_cursor_is_made_are_acknowledged(
     ml.acknowledge_before(positions[5], records=1, batch_size=2)
     hold.release()
     cursor = await opening
-    assert owed_then == datas(await cursor.read(20))
-    assert (frozenset({1}) if owed_then else None) == cursor.batch_indexes(positions[5])
+    assert redelivered == datas(await cursor.read(20))
+    assert (frozenset({1}) if redelivered else None) == cursor.batch_indexes(positions[5])
 
 
 async def test_a_reset_into_a_batch_that_was_not_written_changes_nothing(

@@ -48,7 +48,7 @@ async def test_final_errors_are_raised_at_once(is_first: bool, error: KledgerErr
             await open_with_retries(rig_.services, Opener(rig_, error).open, is_first=is_first)
 
 
-async def test_patience_ends() -> None:
+async def test_retries_end() -> None:
     async with rig() as rig_:
         opener = Opener(rig_, *[Unavailable("away")] * 100)
         task = asyncio.ensure_future(

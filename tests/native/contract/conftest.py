@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deadlines of a connection never expire, however slow the machine is."""
     monkeypatch.setattr("kledger.native.rpc.client.SystemClock", PatientClock)
     monkeypatch.setattr("kledger.native.rpc.connection.HELLO_TIMEOUT_MS", SOON_MS)

@@ -146,7 +146,7 @@ async def test_keys_whose_last_value_is_empty_are_left_out(
     assert [b"1", b"2", b"", b"", b""] == await receive_values(plain, 5)
 
 
-async def test_who_has_got_a_key_gets_its_removal(client: kledger.Client) -> None:
+async def test_consumer_that_has_got_a_key_gets_its_removal(client: kledger.Client) -> None:
     """The removal is compacted between two messages that a reader gets."""
     await compacted_topic(client, [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
     consumer = await client.subscribe(

@@ -18,7 +18,7 @@ from tests.native.recording_broker import Endings, RecordingBroker, batch
 from tests.native.rpc.connected_pair import TEST_SECONDS, PatientClock, serving
 
 PAUSES = 8
-PATIENCE_MS = 600_000
+TIMEOUT_MS = 600_000
 """Longer than any test takes."""
 
 
@@ -86,7 +86,7 @@ async def test_connection_is_restored_with_the_server(port: int) -> None:
 async def test_attempts_have_growing_delays_while_a_call_waits() -> None:
     clock = ImpatientClock()
     link = connection("127.0.0.1:1", clock)
-    waiting = [asyncio.ensure_future(link.ready(PATIENCE_MS)) for _ in range(3)]
+    waiting = [asyncio.ensure_future(link.ready(TIMEOUT_MS)) for _ in range(3)]
     async with asyncio.timeout(TEST_SECONDS):
         await clock.enough.wait()
     trying = link._reconnect_task
@@ -115,7 +115,7 @@ async def test_all_addresses_are_tried_before_a_delay() -> None:
         return await hello()
 
     link._hello = noted  # type: ignore[method-assign]
-    waiting = asyncio.ensure_future(link.ready(PATIENCE_MS))
+    waiting = asyncio.ensure_future(link.ready(TIMEOUT_MS))
     async with asyncio.timeout(TEST_SECONDS):
         await clock.enough.wait()
     waiting.cancel()
@@ -158,7 +158,7 @@ async def test_refused_first_connection_fails_within_a_second() -> None:
         with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
             await client.connect()
         assert [100, 200, 400] == clock.pauses
-        patient = asyncio.ensure_future(client.connect(timeout_ms=PATIENCE_MS, retry_ms=None))
+        patient = asyncio.ensure_future(client.connect(timeout_ms=TIMEOUT_MS, retry_ms=None))
         await clock.enough.wait()
         assert not patient.done()
         await client.close()
@@ -187,7 +187,7 @@ async def test_first_connection_waits_for_a_silent_server_as_a_later_one_does(
     monkeypatch.setattr("kledger.native.rpc.connection.HELLO_TIMEOUT_MS", 50)
     monkeypatch.setattr("kledger.native.rpc.connection.REFUSED_WITHIN_MS", 20)
     clock = ImpatientClock()
-    client = RpcClient(f"127.0.0.1:{port}", clock=clock, operation_timeout_ms=PATIENCE_MS)
+    client = RpcClient(f"127.0.0.1:{port}", clock=clock, operation_timeout_ms=TIMEOUT_MS)
     async with asyncio.timeout(TEST_SECONDS):
         async with silent(port):
             connecting = asyncio.ensure_future(client.connect(retry_ms=1))
@@ -215,7 +215,7 @@ async def test_call_that_is_not_answered_ends_within_the_operation_timeout() -> 
     broker = RecordingBroker()
     async with asyncio.timeout(TEST_SECONDS), serving(broker) as (_, port):
         client = RpcClient(f"127.0.0.1:{port}", operation_timeout_ms=50)
-        await client._connection.ready(PATIENCE_MS)
+        await client._connection.ready(TIMEOUT_MS)
         broker.hold_open = asyncio.Event()
         with pytest.raises(Unavailable):
             await client.topics()
@@ -227,7 +227,7 @@ async def test_call_that_is_not_answered_ends_within_the_operation_timeout() -> 
 
 async def test_closing_ends_every_wait() -> None:
     link = connection("127.0.0.1:1")
-    waiting = asyncio.ensure_future(link.ready(PATIENCE_MS))
+    waiting = asyncio.ensure_future(link.ready(TIMEOUT_MS))
     await asyncio.sleep(0)
     await link.close()
     with pytest.raises(AlreadyClosed):

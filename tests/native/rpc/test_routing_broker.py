@@ -281,7 +281,7 @@ async def test_any_host_is_the_one_that_the_client_has_connected_to() -> None:
     assert ["first:7", "first:8", "b:9"] == list(cluster.connected)
 
 
-async def test_broker_that_has_to_learn_of_its_partitions_is_asked_again() -> None:
+async def test_broker_that_lacks_its_partitions_is_asked_again() -> None:
     cluster = Cluster()
     await cluster.client.subscriptions("orders")
     a, b = cluster.connected["a:1"], cluster.connected["b:2"]

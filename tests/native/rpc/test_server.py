@@ -1,4 +1,4 @@
-"""The listener: where it listens, whom it refuses, how it stops."""
+"""The listener: where it listens, which clients it refuses, how it stops."""
 
 import asyncio
 import socket

@@ -271,7 +271,7 @@ async def test_a_consumer_ends_when_one_of_its_rights_goes(taken: tuple[Resource
         await consumer.close()
 
 
-async def test_a_closed_link_hears_nothing_of_rules() -> None:
+async def test_a_closed_link_ignores_rules() -> None:
     async with guarded() as found:
         await found.serving.log()
         link = Link()

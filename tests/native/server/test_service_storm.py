@@ -32,10 +32,10 @@ async def test_a_storm_of_clients_leaves_everything_in_order(seed: int, *, fault
         engine._armed.clear()  # faults that nothing has run into
         for topic in await serving_.service.topics():
             for name in await serving_.service.subscriptions(topic):
-                await check_owed(serving_, topic, name)
+                await check_unacknowledged(serving_, topic, name)
 
 
-async def check_owed(serving_: Serving, topic: str, name: str) -> None:
+async def check_unacknowledged(serving_: Serving, topic: str, name: str) -> None:
     """A new consumer gets as many records as the statistics say."""
     stats = await serving_.service.subscription_stats(topic, name)
     assert ((), 0) == (stats.consumers, stats.unacknowledged)

@@ -230,7 +230,7 @@ def test_a_malformed_second_message_fails_as_a_wrong_password_does(
 
 @pytest.mark.parametrize("proof", [b"x", b"x" * 31, b"x" * 33, b"x" * 64])
 def test_a_proof_of_another_length_ends_the_login_without_an_answer(proof: bytes) -> None:
-    """A proof that is compared as far as it goes could be guessed byte by byte."""
+    """If only the sent bytes of a proof were compared, it could be guessed byte by byte."""
     state, client = begin(), Client()
     final = client.final(challenge_of(state, client.first()))
     with pytest.raises(MalformedToken, match="expected 32 bytes of proof"):

@@ -57,7 +57,7 @@ class Broker:
 
 @dataclass(slots=True)
 class Ownership:
-    """Who serves a shard.
+    """The broker that serves a shard.
 
     Attributes:
         owner: the broker that has attached it, or has not completed to detach it.

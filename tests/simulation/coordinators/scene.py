@@ -29,7 +29,7 @@ MEMBERS = ("classic-a", "classic-b", "consumer-a", "consumer-b")
 """Groups of one member each, and of which protocol."""
 TRIES = 12
 RETRY_MS = (0, 1, 20, 300, 1500)
-PATIENCE_S = 900.0
+TIMEOUT_S = 900.0
 """Virtual time within which all requests must end when nothing fails."""
 SETTLED_MS = 5_000
 """Virtual time within which the outcomes of transactions reach everything."""
@@ -121,7 +121,7 @@ class Scene:
     async def rest(self) -> None:
         """Wait for the end of all requests and moves."""
         if self.tasks:
-            _, waiting = await asyncio.wait(list(self.tasks), timeout=PATIENCE_S)
+            _, waiting = await asyncio.wait(list(self.tasks), timeout=TIMEOUT_S)
             if waiting:
                 names = sorted(self.tasks[task] for task in waiting)
                 raise InvariantBroken(f"never ended: {', '.join(names)}")

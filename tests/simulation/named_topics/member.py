@@ -155,7 +155,7 @@ class Member:
 
 
 class WatchedState(SubscriberState):
-    """The state of a subscriber, whose member hears of every change."""
+    """The state of a subscriber, which notifies its member of every change."""
 
     __slots__ = ("_member",)
 

@@ -50,7 +50,13 @@ class NamedTopicRun:
         rates = {name: random.choice(each) for name, each in FAULT_RATES.items()}
         self._profile = replace(
             drawn,
-            fault_rates={**drawn.fault_rates, **rates, "look": 0.0, "timer": 0.0, "listener": 0.0},
+            fault_rates={
+                **drawn.fault_rates,
+                **rates,
+                "lookup": 0.0,
+                "timer": 0.0,
+                "listener": 0.0,
+            },
             store=replace(drawn.store, cold_reads_waiting_max=10_000),
         )
         self._settings = TopicSettings(

@@ -17,7 +17,7 @@ from tests.simulation.invariants import check
 from tests.simulation.named_topics.actions import committing, receiving
 from tests.simulation.named_topics.member import Member
 from tests.simulation.named_topics.server import ServerProcess
-from tests.simulation.named_topics.world import PATIENCE_S, TOPIC, World
+from tests.simulation.named_topics.world import TIMEOUT_S, TOPIC, World
 
 SETTLED_MS = 1_000
 """Longer than any call takes."""
@@ -161,7 +161,7 @@ async def _drain(world: World) -> None:
     """Let all members receive until each has all of its channels."""
     world.trace("drain")
     members = [each for each in world.members.values() if each.usable is not None]
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while lacking := [each for each in members if not _has_everything(world, each)]:
             await asyncio.gather(*(receiving(each, 10) for each in lacking))
             await _keep_alive(world)

@@ -30,7 +30,7 @@ MEMBERS_MAX = 5
 GROUPS: tuple[str | None, ...] = ("a", "a", "a", "b", None)
 """Of a member that starts; None: anonymous."""
 PUBLISHERS = 2
-PATIENCE_S = 900.0
+TIMEOUT_S = 900.0
 """Virtual time within which all operations must end when nothing fails."""
 EXPECTED = (Unavailable, IllegalState, AlreadyClosed, Timeout)
 """How an operation may fail while clients, links and servers end."""
@@ -139,7 +139,7 @@ class World:
     async def rest(self) -> None:
         """Wait for the end of all operations."""
         if self.tasks:
-            _, waiting = await asyncio.wait(list(self.tasks), timeout=PATIENCE_S)
+            _, waiting = await asyncio.wait(list(self.tasks), timeout=TIMEOUT_S)
             if waiting:
                 names = sorted(self.tasks[task] for task in waiting)
                 raise InvariantBroken(f"never ended: {', '.join(names)}")

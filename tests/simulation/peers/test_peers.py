@@ -58,7 +58,7 @@ def keeps_answers(queue: QuestionQueue[Any, Any, Any], question: Any) -> Any:
     return queue._kept.get(question)
 
 
-async def forgets_who_refused(
+async def forgets_refusals(
     markers: ClusterMarkers, broker_id: int, *rest: Any, right: Callable[..., Any]
 ) -> Refused:
     """What a peer has not answered is not asked again."""
@@ -109,7 +109,7 @@ def with_right(owner: object, method: str, wrong: Callable[..., Any]) -> Callabl
 MISTAKES = (
     PlantedMistake(QuestionQueue, "take_kept", keeps_answers, seeds=40),
     PlantedMistake(
-        ClusterMarkers, "_end_at", with_right(ClusterMarkers, "_end_at", forgets_who_refused), 20
+        ClusterMarkers, "_end_at", with_right(ClusterMarkers, "_end_at", forgets_refusals), 20
     ),
     PlantedMistake(ClusterMarkers, "end_groups", forgets_groups_elsewhere, seeds=20),
     PlantedMistake(ClusterMarkers, "end", ends_only_here, seeds=20),

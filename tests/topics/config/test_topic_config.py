@@ -40,7 +40,7 @@ def test_defaults_are_those_of_kafka() -> None:
         ("", "groups", (False, False)),
     ],
 )
-def test_for_whom_retention_waits(
+def test_groups_and_subscriptions_that_retention_waits_for(
     of_topic: str | None, of_broker: str | None, expected: tuple[bool, bool]
 ) -> None:
     name = "kledger.retention.waits.for"

@@ -57,7 +57,7 @@ def test_ledgers_are_listed_without_a_gap(ledgers: list[LedgerInfo], expected: l
     assert expected == [each.ledger_id for each in listed(ledgers, HERE)]
 
 
-def test_fingerprints_tell_ledgers_and_copies_apart() -> None:
+def test_fingerprints_differ_by_ledgers_and_copies() -> None:
     lists = [
         [], [ledger(1, HERE)], [ledger(2, HERE)], [ledger(1, HERE, attempt=2)],
         [ledger(1, HERE), ledger(2, HERE)], [ledger(1, HERE), ledger(2, HERE), ledger(3, HERE)],

@@ -55,7 +55,7 @@ def test_static_id_never_has_two_members() -> None:
         )
 
 
-def test_roster_tells_what_has_changed() -> None:
+def test_roster_returns_what_has_changed() -> None:
     other = replace(MEMBER, member_id="other", assigned=parts("23"))
     roster = ConsumerRoster([MEMBER, other])
     moved = replace(other, epoch=9)

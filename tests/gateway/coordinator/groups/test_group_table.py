@@ -139,7 +139,7 @@ async def _awaiting(answer: Deferred[object]) -> object:
     return await answer
 
 
-async def test_everyone_who_waits_is_refused_at_the_end(stage: Stage) -> None:
+async def test_waiting_members_are_refused_at_the_end(stage: Stage) -> None:
     answers = [stage.ask(), stage.ask(Persist(EMPTY, ((2, "stored"),)))]
     stage.perform(Schedule(KEY, 10))
     stage.groups.close()

@@ -43,7 +43,7 @@ async def test_row_37_restart_begins_behind_everything_given_out() -> None:
     assert after >= before + 1
 
 
-async def test_many_who_ask_at_once_get_different_ids() -> None:
+async def test_concurrent_requests_get_different_ids() -> None:
     async with LedgerStore.open(None) as store:
         ids = ProducerIds(store)
         given = await asyncio.gather(*(ids.next_id() for _ in range(PRODUCER_ID_BLOCK_SIZE + 500)))

@@ -270,7 +270,7 @@ async def test_topic_that_is_terminated_can_be_read_when_the_transaction_times_o
         assert 1 == (await read(producer.client)).last_stable_offset
 
 
-async def test_closed_coordinator_tells_everyone_to_come_back() -> None:
+async def test_closed_coordinator_lets_all_members_rejoin() -> None:
     async with open_transaction() as (gateway, producer):
         closed = coordinator(gateway)
         identity = ProducerIdAndEpoch(producer.producer_id, producer.epoch)

@@ -53,7 +53,7 @@ def owning(*channels: int) -> SubscriberState:
     return state
 
 
-def test_channels_take_turns_and_order_in_each_is_kept() -> None:
+def test_channels_alternate_and_order_in_each_is_kept() -> None:
     state = owning(0, 1, 2)
     accept(state, 0, [0, 1, 2])
     accept(state, 2, [5, 6])

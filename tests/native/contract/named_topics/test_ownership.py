@@ -55,7 +55,7 @@ async def test_groups_and_anonymous_subscribers_have_all_channels_each(
         assert values(2) == await receive_values(each, 2)
 
 
-async def test_listener_hears_what_was_revoked_before_the_complete_set(
+async def test_listener_gets_revoked_channels_before_the_complete_set(
     topic: kledger.NamedTopic,
 ) -> None:
     listener, other = Listener(), Listener()
@@ -147,7 +147,7 @@ async def test_silent_subscriber_loses_its_channels_to_the_others(
     assert frozen.is_active
     refused = await held[1].commit()
     assert ("rejected", kledger.IllegalState) == (refused.status, type(refused.error))
-    # Its next receive joins again; what was not committed comes to whoever owns the channel.
+    # Its next receive joins again; what was not committed comes to the owner of the channel.
     task = asyncio.create_task(frozen.receive())
     await until(lambda: frozen.channels == {0, 1})
     element = await soon(task)
