@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 3
 READ_TIMEOUT_S = 10
-"""Short, as whoever closes the store waits for a request under way."""
+"""Short, as closing the store waits for a request in flight."""
 DEFAULT_REGION = "us-east-1"
 REFUSALS = frozenset({403, 405, 501})
 """Statuses of a server that does not allow or know these requests."""
