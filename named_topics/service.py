@@ -283,7 +283,7 @@ class NamedTopicService:
             self._registry.watch(topic_id, partial(self._on_topic_changed, topic_id))
 
     def _on_topic_changed(self, topic_id: UUID) -> None:
-        """Allocate channels that were added to a topic, whoever did; or forget a deleted one."""
+        """Allocate channels that were added to a topic, by any client; drop a deleted topic."""
         topic = self._registry.get_by_id(topic_id)
         if topic is None:
             self._in_background(self.forget(topic_id), "rows of a deleted topic")

@@ -243,7 +243,7 @@ async def test_named_topic_of_a_topic_that_is_created_meanwhile_leaves_its_log_a
     assert 2 == len(list(opened.store.scan_rows(b"named-topic")))
 
 
-async def test_poll_that_waits_hears_at_once_of_channels_that_another_facade_adds(
+async def test_waiting_poll_ends_at_once_for_channels_that_another_facade_adds(
     served: Running,
 ) -> None:
     opened, service = served
