@@ -64,7 +64,7 @@ def make_log(server: ServerProcess, broker: str, topic: str) -> Iterator[MakeLog
 
 
 def leader_epoch(client: RawClient, topic: str) -> int:
-    """Return the epoch under which a new topic is led; in a cluster it follows from who led."""
+    """Return the leader epoch of a new topic; in a cluster it is the epoch of its node."""
     return client.list_offsets(topic, [LATEST])[0].leader_epoch
 
 

@@ -2,7 +2,7 @@
 
 What must hold: every acknowledged record is there once, in order, at the offset of its
 acknowledgement; committed offsets never go back; a program that consumes, transforms and produces
-in transactions leaves each record once; a server that ends in order, a database that is away and
+in transactions leaves each record once; a server that ends in order, an unavailable database and
 an object store that refuses for a minute are no error of clients that retry.
 """
 
