@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kledger.ledger import TableStore
     from kledger.runtime.clock import Clock
 
+FIRST_LEADER_EPOCH: Final = 1
+"""Under which the first owner of a node leads its partitions."""
 RECENT_MOVE_MS: Final = 600_000
 """How long clients may hold the address that a broker had before it moved: longer than any of them
 waits on a connection to a machine that is gone."""
@@ -54,6 +56,20 @@ _KEYS = RowKey("broker", b"gateway/broker\x01", broker_id=I32)
 _BROKERS = RowFormat[BrokerRecord](
     "broker", {1: converted(json_rest(), BrokerRecord._asdict, _record)}
 )
+
+
+def _may_have_moved(known: BrokerRecord | None, record: BrokerRecord) -> bool:
+    """Return whether clients may hold an older address of a broker.
+
+    A broker that starts does not know where the others were before, only that they were taken over.
+
+    Args:
+        known: the record before; None: this broker starts, and loads the first one.
+        record: the present one.
+    """
+    if known is None:
+        return record.leader_epoch > FIRST_LEADER_EPOCH
+    return known.addresses != record.addresses
 
 
 def _decode(key: bytes, row: bytes) -> tuple[int, BrokerRecord]:
@@ -108,9 +124,9 @@ class ClusterBrokers:
         record = self._records.get(broker_id)
         if record is None:
             return
-        before = self._followed.get(broker_id, record)
+        known = self._followed.get(broker_id)
         self._followed[broker_id] = record
-        if self._clock is not None and before.addresses != record.addresses:
+        if self._clock is not None and _may_have_moved(known, record):
             self._moved_at_ms[broker_id] = self._clock.monotonic_ms()
         if self._changed is not None:
             self._changed(record)

@@ -236,6 +236,18 @@ async def moved_lately(brokers: ClusterBrokers, clock: ManualClock) -> None:
     assert None is brokers.recent_move(2)
 
 
+async def test_a_broker_that_starts_takes_earlier_takeovers_for_recent_moves() -> None:
+    """All servers were restarted, and librdkafka kept the address from before for ever."""
+    clock = ManualClock()
+    async with LedgerStore.open(None, engine=FaultyEngine(None), clock=clock) as store:
+        brokers = ClusterBrokers(store, 1, (1, 2), clock)
+        await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, 1)}, "", None, 1))
+        assert None is ClusterBrokers(store, 1, (1, 2), clock).recent_move(2)
+        await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, 2)}, "", None, 2))
+        assert 2 == ClusterBrokers(store, 1, (1, 2), clock).recent_move(2)
+        assert None is ClusterBrokers(store, 1, (1, 2)).recent_move(2), "workers do not move"
+
+
 async def test_partitions_stay_with_their_node(tmp_path: Path) -> None:
     async with servers(tmp_path) as (server,), WireClient(*server.bootstrap) as client:
         await client.ask(CreateTopicsRequest(topics=[TOPIC], timeout_ms=60_000), 7)
