@@ -67,7 +67,7 @@ class FunctionSettings(NamedTuple):
     processes_max: int = PROCESSES_MAX
 
 
-class Place(NamedTuple):
+class GroupChannel(NamedTuple):
     """A channel of a group."""
 
     group: GroupKey
@@ -104,8 +104,8 @@ class GroupFunctions:
         self._freed = Signal()
         """Notified when a process has ended, or has nothing to do."""
         self._in_use: KeyedLocks[FunctionNames] = KeyedLocks()
-        self._applications: dict[Place, _Application] = {}
-        self._one_by_one_until: dict[Place, int] = {}
+        self._applications: dict[GroupChannel, _Application] = {}
+        self._one_by_one_until: dict[GroupChannel, int] = {}
         """The offsets before which elements are tried one by one."""
         self._is_closed = False
 
@@ -120,12 +120,12 @@ class GroupFunctions:
             await self._supervisor.finish(self._load(names), f"load {names}")
 
     async def apply(
-        self, place: Place, names: FunctionNames, found: ChannelElements, *, bytes_max: int
+        self, channel: GroupChannel, names: FunctionNames, found: ChannelElements, *, bytes_max: int
     ) -> ChannelElements:
         """Return what functions leave of some elements, or of the first of them.
 
         Args:
-            place: whose elements they are.
+            channel: whose elements they are.
             names: of the functions.
             found: the elements.
             bytes_max: about how many bytes are returned at most.
@@ -138,17 +138,17 @@ class GroupFunctions:
         """
         if names == NO_FUNCTIONS or not found.batches:
             return found
-        application, asked = self._applications.get(place), (names, found.start_offset)
+        application, asked = self._applications.get(channel), (names, found.start_offset)
         if application is None or application.asked != asked:
             if application is not None and not application.has_begun:
                 application.task.cancel()
-            application = self._applications[place] = _Application(asked)
-            work = self._outcome(application, place, names, found, bytes_max)
-            application.task = self._supervisor.spawn(work, f"functions of {place.group.name}")
+            application = self._applications[channel] = _Application(asked)
+            work = self._outcome(application, channel, names, found, bytes_max)
+            application.task = self._supervisor.spawn(work, f"functions of {channel.group.name}")
         if not await self._has_ended(application.task):
             return found._replace(next_offset=found.start_offset, batches=())
-        if self._applications.get(place) is application:
-            del self._applications[place]
+        if self._applications.get(channel) is application:
+            del self._applications[channel]
         outcome = application.task.result()
         if isinstance(outcome, Exception):
             raise outcome
@@ -156,12 +156,12 @@ class GroupFunctions:
 
     def forget(self, group: GroupKey) -> None:
         """Drop what is known of a group: it has no members."""
-        for place in [each for each in self._applications if each.group == group]:
-            application = self._applications.pop(place)
+        for channel in [each for each in self._applications if each.group == group]:
+            application = self._applications.pop(channel)
             if not application.has_begun:
                 application.task.cancel()
-        for place in [each for each in self._one_by_one_until if each.group == group]:
-            del self._one_by_one_until[place]
+        for channel in [each for each in self._one_by_one_until if each.group == group]:
+            del self._one_by_one_until[channel]
 
     async def close(self) -> None:
         """End all processes; calls under way fail. May be repeated."""
@@ -189,7 +189,7 @@ class GroupFunctions:
     async def _outcome(
         self,
         application: "_Application",
-        place: Place,
+        channel: GroupChannel,
         names: FunctionNames,
         found: ChannelElements,
         bytes_max: int,
@@ -197,7 +197,7 @@ class GroupFunctions:
         async with self._in_use.holding(names):
             application.has_begun = True
             try:
-                return await self._apply(place, names, found, bytes_max)
+                return await self._apply(channel, names, found, bytes_max)
             except Exception as error:  # noqa: BLE001 - the poll raises it
                 return error
             finally:
@@ -211,21 +211,21 @@ class GroupFunctions:
                 self._freed.notify()
 
     async def _apply(
-        self, place: Place, names: FunctionNames, found: ChannelElements, bytes_max: int
+        self, channel: GroupChannel, names: FunctionNames, found: ChannelElements, bytes_max: int
     ) -> FunctionOutput:
         start = found.start_offset
-        if start >= self._one_by_one_until.get(place, 0):
-            self._one_by_one_until.pop(place, None)
+        if start >= self._one_by_one_until.get(channel, 0):
+            self._one_by_one_until.pop(channel, None)
             limits = FunctionLimits(start, ELEMENTS_MAX, bytes_max, self._time_ms_max)
             try:
                 return await self._call(names, apply_functions, found.batches, limits)
             except _ProcessLost as error:
                 logger.warning("%s: %s; elements are tried one by one", names, error)
-            self._one_by_one_until[place] = found.next_offset
-        return await self._apply_one_by_one(place, names, found, bytes_max)
+            self._one_by_one_until[channel] = found.next_offset
+        return await self._apply_one_by_one(channel, names, found, bytes_max)
 
     async def _apply_one_by_one(
-        self, place: Place, names: FunctionNames, found: ChannelElements, bytes_max: int
+        self, channel: GroupChannel, names: FunctionNames, found: ChannelElements, bytes_max: int
     ) -> FunctionOutput:
         """Find the element that ends or blocks the process, or get past all that might."""
         output = FunctionOutput(found.start_offset, (), ())
@@ -243,12 +243,12 @@ class GroupFunctions:
                 logger.warning("%s: %s, for the element at offset %s", names, error, offset)
                 failure = ElementFailure(offset, f"{_shown(names)} failed: {error}")
                 one = FunctionOutput(offset + 1, (), (failure,))
-                del self._one_by_one_until[place]
+                del self._one_by_one_until[channel]
             output = FunctionOutput(
                 one.next_offset, output.batches + one.batches, output.failures + one.failures
             )
             offset = one.next_offset
-            if place not in self._one_by_one_until:
+            if channel not in self._one_by_one_until:
                 break
         return output
 
@@ -403,7 +403,7 @@ class _ProcessLost(Exception):
 
 
 class _Raised(NamedTuple):
-    """In the place of a result: the error that there was."""
+    """Instead of a result: the error that there was."""
 
     error: Exception
 

@@ -39,8 +39,8 @@ from kledger.named_topics.function_run import FunctionNames
 from kledger.named_topics.group_functions import (
     NO_FUNCTIONS,
     FunctionSettings,
+    GroupChannel,
     GroupFunctions,
-    Place,
 )
 from kledger.named_topics.log_trimming import LogTrimming
 from kledger.named_topics.model import (
@@ -574,8 +574,8 @@ class NamedTopicService:
             head = max(head, self._positions.record(group.key, fetch.channel).next_offset)
             elements = await read_channel(log, fetch, head_offset=head, bytes_max=room)
             if elements is not None and functions != NO_FUNCTIONS:
-                place = Place(group.key, fetch.channel)
-                elements = await self._functions.apply(place, functions, elements, bytes_max=room)
+                channel = GroupChannel(group.key, fetch.channel)
+                elements = await self._functions.apply(channel, functions, elements, bytes_max=room)
             if elements is not None:
                 found.append(elements)
                 room -= sum(map(len, elements.batches))

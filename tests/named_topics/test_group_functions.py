@@ -12,8 +12,8 @@ from kledger.named_topics.function_run import FunctionNames
 from kledger.named_topics.group_functions import (
     IDLE_MS,
     FunctionSettings,
+    GroupChannel,
     GroupFunctions,
-    Place,
 )
 from kledger.named_topics.model import ChannelElements
 from kledger.named_topics.records import GroupKey
@@ -28,7 +28,7 @@ from tests.named_topics.test_function_run import HERE, batches, elements
 from tests.named_topics.words import until
 
 GROUP = GroupKey(UUID(int=1), "g")
-PLACE = Place(GROUP, 0)
+CHANNEL = GroupChannel(GROUP, 0)
 TIMEOUT_MS = 600_000
 """By a manual clock, which only the tests advance."""
 BYTES_MAX = 1 << 20
@@ -60,9 +60,9 @@ class Bench:
         )
 
     async def apply(
-        self, function: str, given: ChannelElements, place: Place = PLACE
+        self, function: str, given: ChannelElements, channel: GroupChannel = CHANNEL
     ) -> ChannelElements:
-        return await self.functions.apply(place, names(function), given, bytes_max=BYTES_MAX)
+        return await self.functions.apply(channel, names(function), given, bytes_max=BYTES_MAX)
 
     async def until_held(self, count: int = 1) -> None:
         await until(lambda: len(list(self.folder.glob("held-*"))) >= count)
@@ -86,8 +86,8 @@ def values(given: ChannelElements) -> str:
 
 async def test_groups_with_the_same_functions_share_a_process(bench: Bench) -> None:
     for group in ("g", "h"):
-        place = Place(GroupKey(UUID(int=1), group), 0)
-        left = await bench.apply("is_value", found("a.b"), place)
+        channel = GroupChannel(GroupKey(UUID(int=1), group), 0)
+        left = await bench.apply("is_value", found("a.b"), channel)
         assert ("ab", 3) == (values(left), left.next_offset)
     assert 1 == len(bench.processes.process_ids)
 
@@ -97,7 +97,7 @@ async def test_function_that_blocks_costs_its_process_and_one_element(bench: Ben
     given = found("ab", "c")
     applying = asyncio.create_task(bench.apply("held_at_b", given))
     await bench.until_held()
-    other = Place(GroupKey(UUID(int=1), "h"), 0)
+    other = GroupChannel(GroupKey(UUID(int=1), "h"), 0)
     assert "a" == values(await bench.apply("is_value", found("a."), other))
     bench.clock.advance(TIMEOUT_MS)
     # The poll ends with nothing, and the next one goes on: one element after the other.
@@ -145,7 +145,7 @@ async def test_process_without_work_ends_for_others_and_after_a_while(bench: Ben
 
 
 async def test_process_that_works_is_waited_for(bench: Bench) -> None:
-    held = [Place(GroupKey(UUID(int=1), each), 0) for each in "gh"]
+    held = [GroupChannel(GroupKey(UUID(int=1), each), 0) for each in "gh"]
     first = asyncio.create_task(bench.apply("held_at_b", found("b"), held[0]))
     await bench.until_held()
     second = asyncio.create_task(bench.apply("held_at_b", found("b"), held[1]))
@@ -158,7 +158,7 @@ async def test_process_that_works_is_waited_for(bench: Bench) -> None:
 async def test_group_without_members_leaves_nothing_behind(bench: Bench) -> None:
     applying = asyncio.create_task(bench.apply("held_at_b", found("b")))
     await bench.until_held()
-    waiting = asyncio.create_task(bench.apply("held_at_b", found("b"), Place(GROUP, 1)))
+    waiting = asyncio.create_task(bench.apply("held_at_b", found("b"), GroupChannel(GROUP, 1)))
     await asyncio.sleep(0)
     bench.functions.forget(GROUP)
     left = await waiting

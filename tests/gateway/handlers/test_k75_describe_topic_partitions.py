@@ -14,11 +14,11 @@ from tests.gateway.running import RunningGateway, running_gateway
 
 UNKNOWN_TOPIC, INVALID_TOPIC, INVALID_REQUEST = 3, 17, 42
 ALL_OPERATIONS = 3576
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 async def describe(
-    gateway: RunningGateway, *names: str, limit: int = 2000, cursor: Place | None = None
+    gateway: RunningGateway, *names: str, limit: int = 2000, cursor: TopicPartition | None = None
 ) -> DescribeTopicPartitionsResponse:
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in names],
@@ -30,7 +30,7 @@ async def describe(
         return response
 
 
-def places(response: DescribeTopicPartitionsResponse) -> list[Place]:
+def places(response: DescribeTopicPartitionsResponse) -> list[TopicPartition]:
     return [
         (topic.name or "", partition.partition_index)
         for topic in response.topics
@@ -38,7 +38,7 @@ def places(response: DescribeTopicPartitionsResponse) -> list[Place]:
     ]
 
 
-def cursor_of(response: DescribeTopicPartitionsResponse) -> Place | None:
+def cursor_of(response: DescribeTopicPartitionsResponse) -> TopicPartition | None:
     cursor = response.next_cursor
     return None if cursor is None else (cursor.topic_name, cursor.partition_index)
 
@@ -77,8 +77,8 @@ async def test_row_26_pages_hold_every_partition_once_in_order(
     async with running_gateway() as gateway:
         for name, count in (("b", 1), ("a", 3), ("c", 2)):
             await gateway.services.registry.create(name, partitions=count)
-        seen: list[Place] = []
-        cursor: Place | None = None
+        seen: list[TopicPartition] = []
+        cursor: TopicPartition | None = None
         while True:
             response = await describe(gateway, *asked, limit=limit, cursor=cursor)
             page = places(response)
@@ -120,7 +120,9 @@ async def test_unknown_and_bad_names_are_answered_in_order() -> None:
 
 
 @pytest.mark.parametrize("cursor", [("t", -1), ("s", 0), ("zzz", 0)])
-async def test_row_26_cursor_that_cannot_be_is_refused_for_every_topic(cursor: Place) -> None:
+async def test_row_26_cursor_that_cannot_be_is_refused_for_every_topic(
+    cursor: TopicPartition,
+) -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic("t")
         response = await describe(gateway, "t", "u", cursor=cursor)
@@ -140,7 +142,7 @@ async def test_row_26_cursor_that_cannot_be_is_refused_for_every_topic(cursor: P
     ],
 )
 async def test_row_26_cursor_continues_after_deleted_topics(
-    cursor: Place, expected: list[Place]
+    cursor: TopicPartition, expected: list[TopicPartition]
 ) -> None:
     async with running_gateway() as gateway:
         await gateway.services.registry.create("a", partitions=2)
