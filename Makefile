@@ -14,8 +14,9 @@ LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,\
 	asyncio_throttle crc32c cramjam google/protobuf grpc numpy opentelemetry/proto pyroaring re2 rocksdict uvloop)
 # What each Python worker of Spark loads, and there are many: compiling takes four fifths of their start.
 SPARK_LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,pandas py4j pyarrow pyspark)
-# One process of pytest for each core; the one that has nothing left takes over tests of the other.
-SPREAD := --numprocesses logical --dist worksteal
+# Three processes of pytest for two cores, as tests also wait for disks, timers and other processes; one that
+# has nothing left takes over tests of another.
+SPREAD := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
