@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from kledger.batches.buffers import Buffer
-from kledger.batches.compression import release
+from kledger.batches.compression import Codec, release
 from kledger.batches.errors import BatchError, CorruptBatch
 from kledger.batches.header import MAGIC, BatchHeader, read_header, verify_checksum
 from kledger.batches.pacing import Pause
@@ -161,8 +161,6 @@ class RecordIndex:
         bodies, self._bodies = self._bodies, []
         self._bodies_count = self._bodies_bytes = 0
         together = b"".join((*(each.records for each in bodies), PADDING))
-        for each in bodies:
-            release(each.records)
         octets = np.frombuffer(together, np.uint8)
         parts: list[_Part] = []
         count = 0
@@ -215,6 +213,11 @@ class RecordIndex:
                 _check_end(self._add_one_by_one(body, 0, count, pause), body)
                 self._table.add_batch(header, body, origin, first, pause)
             else:
+                if header.codec != Codec.NONE:
+                    # The memory into which a batch was decompressed may be much larger.
+                    body = bytes(opened)
+                    release(opened)
+                    opened = body
                 self._bodies.append(_Body(header.base_offset, count, len(opened), opened))
                 self._bodies_count += count
                 self._bodies_bytes += len(opened)

@@ -26,7 +26,7 @@ from kledger.named_topics.function_run import (
     FunctionRun,
     apply_functions,
 )
-from kledger.named_topics.group_functions import GroupFunctions, Place
+from kledger.named_topics.group_functions import GroupChannel, GroupFunctions
 from kledger.named_topics.log_trimming import LogTrimming
 from kledger.named_topics.model import ChannelAllocation, ChannelElements, SeekOutcome
 from kledger.named_topics.ownership_state import NO_OWNER, ChannelOwnership
@@ -160,7 +160,11 @@ def keeps_what_is_committed(
 
 
 async def filters_nothing(
-    _: GroupFunctions, _place: Place, _names: FunctionNames, found: ChannelElements, **_named: int
+    _: GroupFunctions,
+    _place: GroupChannel,
+    _names: FunctionNames,
+    found: ChannelElements,
+    **_named: int,
 ) -> ChannelElements:
     """The filter of a group is stored, and not applied."""
     return found
@@ -168,7 +172,7 @@ async def filters_nothing(
 
 async def filters_too_much(
     functions: GroupFunctions,
-    place: Place,
+    place: GroupChannel,
     names: FunctionNames,
     found: ChannelElements,
     *,

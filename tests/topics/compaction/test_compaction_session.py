@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.compression import Codec
 from kledger.batches.errors import CorruptBatch
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.compute_pool import ComputePool
@@ -46,6 +48,24 @@ async def test_a_run_in_a_session_returns_what_it_returns_here(*, has_processes:
     assert {"U", "R", "D"} == set(expected.outcomes)
     assert (expected.rebuilt, expected.counts) == await compacted_in(pool)
     pool.close()
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+async def test_batches_that_grow_much_fit_into_the_memory_together(codec: Codec) -> None:
+    """Each was kept in the memory of 128 MiB into which it had been decompressed."""
+    value = bytes(100_000)
+    batches = [
+        build_batch([NewRecord(value, b"%d" % number)], codec=codec, base_offset=number)
+        for number in range(8)
+    ]
+    memory = PROCESS_BYTES_MIN + (64 << 20)
+    async with (
+        pool_of(ComputeProcesses()) as pool,
+        pool.session(begin_run, rules(), memory_bytes_max=memory) as session,
+    ):
+        await session.call(index_batches, batches)
+        kept = await session.call(rebuild_batches, batches, [0] * len(batches), True)
+    assert len(batches) == len(kept)
 
 
 async def test_what_cannot_be_read_is_the_same_error_in_the_session() -> None:
