@@ -25,6 +25,7 @@ class MemoryFolder(MemoryTier):
         self.objects: dict[str, bytes] = {}
         self.writes = 0
         self.hangs = False
+        self._hanging = asyncio.Event()
 
     def object_names(self, ledger_id: int, attempt: UUID) -> Mapping[str, str]:
         """See PartitionTier."""
@@ -54,10 +55,17 @@ class MemoryFolder(MemoryTier):
 
     async def _check_up(self) -> None:
         if self.hangs:
+            self._hanging.set()
             await asyncio.Event().wait()
         if self.is_down:
             raise TierUnavailable("the tier is down")
         self.writes += 1
+
+    async def wait_hanging(self) -> None:
+        """Wait until a call has begun that never ends, since this was called last."""
+        async with asyncio.timeout(60):
+            await self._hanging.wait()
+        self._hanging.clear()
 
     @property
     def manifest(self) -> dict[str, Any] | None:
