@@ -245,7 +245,7 @@ def test_both_refuse_the_same(pair: SecuredPair, user: str) -> None:
 def topics_by_expression(server: SecuredAddresses, versions: dict[int, range]) -> set[str]:
     """Return the topics that a member gets by an expression that matches every name."""
     side = Side(server.guarded, versions, Masks(0), (FEW, f"{FEW}-secret"))
-    beat = ConsumerGroupHeartbeatRequest(
+    heartbeat = ConsumerGroupHeartbeatRequest(
         group_id="mixture",
         member_id=str(uuid4()),
         rebalance_timeout_ms=60_000,
@@ -254,17 +254,17 @@ def topics_by_expression(server: SecuredAddresses, versions: dict[int, range]) -
     )
     try:
         for _ in rounds("an assignment"):
-            answer = side.quietly(beat, 1)
+            answer = side.quietly(heartbeat, 1)
             assert answer.error_code in {0, *LOADING}, answer
             if not answer.error_code:
-                beat.member_epoch = answer.member_epoch
+                heartbeat.member_epoch = answer.member_epoch
             if answer.assignment is not None and answer.assignment.topic_partitions:
                 break
         names = {topic_id: name for name, topic_id in ids_of(server.guarded, versions).items()}
         return {names[each.topic_id] for each in answer.assignment.topic_partitions}
     finally:
-        beat.member_epoch = -1
-        side.quietly(beat, 1)
+        heartbeat.member_epoch = -1
+        side.quietly(heartbeat, 1)
         side.close()
 
 
