@@ -217,9 +217,15 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
+_EARLIER = """\
+These are the conditions of the newest run. Each case below names the revision that it measured;
+earlier ones ran on other machines, so figures compare within a case, and only ratios between cases.
+"""
+
+
 def _conditions(results: Results) -> str:
     rows = [[name, value] for name, value in results.conditions.items()]
-    return "## Conditions\n\n" + _table(["what", "value"], rows)
+    return "## Conditions\n\n" + _table(["what", "value"], rows) + "\n" + _EARLIER
 
 
 def _targets(verdicts: list[Verdict]) -> str:
