@@ -187,9 +187,14 @@ class LogRocksdbEngine:
         )
 
     def checkpoint(self) -> None:
-        """Make log and index durable, then remove dead log files."""
+        """Make log and index durable, then remove dead log files.
+
+        The log is synced twice: first without keeping groups from the index, however long that
+        takes, then what was written meanwhile, which is little.
+        """
         with self._checkpoint_lock:
             self._check_free_space()
+            self._log.sync()
             file, frames = self._log.end.file, self._frames
             self._index.has_dead_file = False
             self._index.begin_flush()

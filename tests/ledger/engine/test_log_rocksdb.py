@@ -98,6 +98,29 @@ def test_checkpoint_is_due_after_a_rotation_and_rotation_loses_nothing(tmp_path:
     assert 40 == reopened_count(tmp_path)
 
 
+def test_no_commit_waits_for_the_long_sync_of_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written during that sync is indexed as usual, however much it is."""
+    engine = LogRocksdbEngine(tmp_path)
+    store(engine, *map(group_of, range(10)), sync=False)
+    fdatasync, was_behind = os.fdatasync, list[bool]()
+
+    def sync_slowly(descriptor: int) -> None:
+        if not was_behind:
+            for number in range(10, 10 + log_index.STALLED_WEIGHT_MAX // FRAME_WEIGHT):
+                if not engine.is_behind:  # the next commit would wait for this sync
+                    store(engine, group_of(number), sync=False)
+            was_behind.append(engine.is_behind)
+        fdatasync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", sync_slowly)
+    engine.checkpoint()
+    assert [False] == was_behind
+    assert engine.synced_end.group >= engine._index.watermark.group
+    engine.close()
+
+
 def test_files_without_anything_alive_are_removed(tmp_path: Path) -> None:
     """Rows in such a file are in the durable index by then."""
     engine = LogRocksdbEngine(tmp_path, file_bytes_max=1000)
