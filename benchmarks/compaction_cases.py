@@ -48,7 +48,11 @@ def compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
 
 
 def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
-    """Send and fetch at a steady rate, before and during the compaction of another topic."""
+    """Send and fetch at a steady rate, before and during the compaction of another topic.
+
+    Also beside a process that only computes, with the priority of a compaction: no server can do
+    better than that on as few cores.
+    """
     with testbed.own_server(subject, is_native=True, settings=_OURS) as server:
         assert isinstance(server, KledgerServer)
         server.start()
@@ -63,16 +67,28 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
             wait(_SETTLE_S)
             begin_s = time.monotonic()
             wait(case.seconds)
-            windows = {"without": (begin_s, time.monotonic()), "beside": _compact(server, topic)}
+            windows = {"without": (begin_s, time.monotonic()), "busy": _busy(case.seconds)}
+            windows["beside"] = _compact(server, topic)
             found = clients.answer(load, json.dumps(windows), timeout_s=_TIMEOUT_S)
     figures = {
         f"{name}_{when}": value for when, each in found.items() for name, value in each.items()
     }
     for who in ("produce", "fetch"):
-        ratio = figures[f"{who}_p99_ms_beside"] / figures[f"{who}_p99_ms_without"]
-        figures[f"{who}_p99_ratio"] = ratio
+        p99_ms = figures[f"{who}_p99_ms_without"]
+        figures[f"{who}_p99_ratio"] = figures[f"{who}_p99_ms_beside"] / p99_ms
+        figures[f"{who}_p99_busy_ratio"] = figures[f"{who}_p99_ms_busy"] / p99_ms
     seconds = windows["beside"][1] - windows["beside"][0]
     return figures | {"mb_per_s": case.payload_bytes / _MB / seconds}
+
+
+def _busy(seconds: float) -> tuple[float, float]:
+    """Let a process compute; return when that began and ended."""
+    with clients.running_program("busy_process") as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        begin_s = time.monotonic()
+        wait(seconds)
+        return begin_s, time.monotonic()
 
 
 def _filled_topic(case: Case, subject: str, server: ServerProcess) -> str:

@@ -93,7 +93,9 @@ _UNITS = {
     },
     **{
         f"{who}_{share}_ms_{when}": f"{whose} {words} ms {then}"
-        for when, then in (("without", "before"), ("beside", "meanwhile"))
+        for when, then in (
+            ("without", "before"), ("busy", "beside a busy process"), ("beside", "meanwhile"),
+        )
         for who, whose in (("produce", "producer's"), ("fetch", "consumer's"))
         for share, words in (
             ("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"),
@@ -111,6 +113,8 @@ _UNITS = {
     },
     "produce_p99_ratio": "producer's p99, meanwhile / before",
     "fetch_p99_ratio": "consumer's p99, meanwhile / before",
+    "produce_p99_busy_ratio": "producer's p99, beside a busy process / before",
+    "fetch_p99_busy_ratio": "consumer's p99, beside a busy process / before",
 }  # fmt: skip
 _NATIVE_WORK = {
     "native-produce": "sent one by one, without a task for each, at most 5,000 under way",
@@ -185,7 +189,8 @@ _WORK = {
     " the server",
     "beside-compaction": "500 records of 100 B a second, from the time at which each is due to the"
     " acknowledgement and to a consumer that waits, before and during the compaction of {gib:.1f}"
-    " GiB in another topic, {case.duplicates_percent} % of it duplicates",
+    " GiB in another topic, {case.duplicates_percent} % of it duplicates, and beside a process that"
+    " only computes, with the priority of a compaction",
     "cursor-holes": "every second entry acknowledged with one cursor, {case.records:,} of them,"
     " `cursor_ranges_max` {case.ranges_max:,}",
 }
