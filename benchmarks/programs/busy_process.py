@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 
-from kledger.runtime.compute_process import NICENESS
+_NICENESS = 10
 
 
 def main() -> None:
     """Compute."""
-    os.nice(NICENESS)
+    os.nice(_NICENESS)
     print("computes", flush=True)
     while True:
         sum(range(1_000_000))

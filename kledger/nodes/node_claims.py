@@ -18,6 +18,7 @@ from kledger.ledger.cluster import (
     POLL_EVERY_MS,
     ClusterDatabase,
     DatabaseError,
+    DatabaseOutage,
     DatabaseUnavailable,
     NodesDatabase,
     NodesObservation,
@@ -136,7 +137,7 @@ class NodeClaims:
         self._has_takers = False
         self._is_accepted = False
         self._is_draining = False
-        self._is_unavailable = False
+        self._outage = DatabaseOutage()
 
     @property
     def nodes(self) -> Collection[int]:
@@ -205,10 +206,10 @@ class NodeClaims:
             observed = await self._pool.run(self._databases.nodes.observe_nodes)
         except (DatabaseUnavailable, UnknownOutcome) as error:
             self._watches.clear()
-            self._log_unavailable(error)
+            self._outage.failed(error)
             return
         self._answered_at_ms = self._clock.monotonic_ms()
-        self._log_available()
+        self._outage.answered()
         self._fence_silent(observed, asked_at_ms)
         self._act(observed)
 
@@ -268,7 +269,7 @@ class NodeClaims:
                 self._changed.notify()
         except (DatabaseUnavailable, UnknownOutcome) as error:
             self._watches.pop(node, None)
-            self._log_unavailable(error)
+            self._outage.failed(error)
         finally:
             self._fencing.discard(node)
             database.close()
@@ -332,13 +333,3 @@ class NodeClaims:
         finally:
             await pool.run(database.close)
             pool.close()
-
-    def _log_unavailable(self, error: DatabaseError) -> None:
-        if not self._is_unavailable:
-            logger.warning("the database of the cluster is unavailable: %s", error)
-        self._is_unavailable = True
-
-    def _log_available(self) -> None:
-        if self._is_unavailable:
-            logger.info("the database of the cluster is available again")
-        self._is_unavailable = False

@@ -16,6 +16,7 @@ from kledger.ledger.cluster.database import (
     SessionFenced,
     UnknownOutcome,
 )
+from kledger.ledger.cluster.database_outage import DatabaseOutage
 from kledger.ledger.cluster.nodes_database import (
     NODES_MAX,
     DescribedNode,
@@ -39,6 +40,7 @@ __all__ = [
     "ClusterDescription",
     "ClusterExists",
     "DatabaseError",
+    "DatabaseOutage",
     "DatabaseUnavailable",
     "DatabaseUnusable",
     "DescribedNode",

@@ -21,6 +21,7 @@ from kledger.ledger.cluster.database import (
     SessionId,
     UnknownOutcome,
 )
+from kledger.ledger.cluster.database_outage import DatabaseOutage
 from kledger.ledger.cluster.session_state import POLL_EVERY_MS, OwnerWatch, WatchStep
 from kledger.runtime.blocking import BlockingRunner
 from kledger.runtime.clock import Clock
@@ -77,7 +78,7 @@ class Standby:
         self._boot_ms = boot_ms
         self._pool = pool
         self._watch = OwnerWatch()
-        self._is_unavailable = False
+        self._outage = DatabaseOutage()
 
     async def become_owner(self) -> OwnedSession:
         """Begin a session, and wait until it owns the cluster; however long that takes.
@@ -117,7 +118,7 @@ class Standby:
             self.session = await self._pool.run(self._database.begin_session, self._broker)
             return await self._acquire(self.session)
         except (DatabaseUnavailable, UnknownOutcome) as error:
-            self._log_unavailable(error)
+            self._outage.failed(error)
         except SessionFenced as error:  # by another process that has the id of this one
             logger.warning("session %s was replaced: %s", self.session, error)
         return None
@@ -139,9 +140,9 @@ class Standby:
             self.seen = await self._pool.run(self._database.observe)
         except DatabaseUnavailable as error:
             self._watch.missed()
-            self._log_unavailable(error)
+            self._outage.failed(error)
             return WatchStep.POLL
-        self._log_available()
+        self._outage.answered()
         return self._watch.observed(
             self.seen, asked_at_ms=asked_at_ms, answered_at_ms=self._clock.monotonic_ms()
         )
@@ -151,7 +152,7 @@ class Standby:
             is_fenced = await self._pool.run(self._database.fence, owner.session, owner.seq)
         except (DatabaseUnavailable, UnknownOutcome) as error:
             self._watch.missed()
-            self._log_unavailable(error)
+            self._outage.failed(error)
             return
         if is_fenced:
             logger.warning(
@@ -163,7 +164,7 @@ class Standby:
         try:
             acquired = await self._pool.run(self._database.acquire, session)
         except (DatabaseUnavailable, UnknownOutcome) as error:
-            self._log_unavailable(error)
+            self._outage.failed(error)
             return None
         if acquired is None:
             return None
@@ -177,15 +178,5 @@ class Standby:
             try:
                 return await self._pool.run(call, *arguments)
             except (DatabaseUnavailable, UnknownOutcome) as error:
-                self._log_unavailable(error)
+                self._outage.failed(error)
             await self._clock.sleep(POLL_EVERY_MS)
-
-    def _log_unavailable(self, error: DatabaseError) -> None:
-        if not self._is_unavailable:
-            logger.warning("the database of the cluster is unavailable: %s", error)
-        self._is_unavailable = True
-
-    def _log_available(self) -> None:
-        if self._is_unavailable:
-            logger.info("the database of the cluster is available again")
-        self._is_unavailable = False
