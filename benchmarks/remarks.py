@@ -43,9 +43,10 @@ _PRIORITY = (
     " itself takes (decision 0024)"
 )
 _BESIDE = (
-    "The event loop works for a compaction in steps of 0.1 to 0.3 ms (decision 0024). The rest is"
-    " due to a machine of two cores on which the server, the load and the compacting process run"
-    " at the same time, and to the disk: compare the p99 before and the p50"
+    "The server, the load and the compaction share two cores; beside a process that only computes,"
+    " with the priority of a compaction, the p99 rises, too (figures of the case). The event loop"
+    " works for a compaction in steps of 0.1 to 0.3 ms. Priorities, time slices and one core for"
+    " the compaction were tried (decision 0024)"
 )
 _PUBLISH = (
     "A publish is a send that also counts for flow control and flush, chooses its channel, and"
