@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from threading import Condition
 from typing import Any, Final
@@ -21,8 +22,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from pipelines.errors import PipelineFailed, WrongCall
 from pipelines.options import SourceOptions
-from pipelines.summary import Summary
+from pipelines.summary import Offsets, Summary
 
 RECORDS: Final = "records"
 """Name of the observation behind the source: `rows` that were read, `bad` ones among them."""
@@ -40,10 +42,24 @@ class StreamProgress(StreamingQueryListener):
         bad_records: records that could not be used.
     """
 
-    def __init__(self, pipeline: str, query_names: frozenset[str], metrics: str | None) -> None:
-        """Follow queries by their names; keep a file of metrics up to date if there is a path."""
+    def __init__(
+        self,
+        pipeline: str,
+        query_names: frozenset[str],
+        metrics: str | None,
+        latest: Callable[[], Offsets] | None = None,
+    ) -> None:
+        """Follow queries by their names.
+
+        Args:
+            pipeline: its name, for the lines and the metrics.
+            query_names: of its queries; events of others are ignored.
+            metrics: the path of a file of metrics that is kept up to date; None for none.
+            latest: returns where the topic ends, if the source does not report its lag.
+        """
         self.rows_in = self.rows_out = self.bad_records = 0
         self._pipeline, self._names, self._metrics = pipeline, query_names, metrics
+        self._latest = latest
         self._runs: set[str] = set()
         self._ended: set[str] = set()
         self._changed = Condition()
@@ -86,7 +102,7 @@ class StreamProgress(StreamingQueryListener):
 
     def _report(self, step: Any) -> None:
         source = step.sources[0]
-        behind = (source.metrics or {}).get("maxOffsetsBehindLatest")
+        behind = self._offsets_behind(source)
         lag = "" if behind is None else f", {behind} offsets behind"
         print(
             f"{self._pipeline}: batch {step.batchId}, {step.numInputRows} rows, "
@@ -106,11 +122,40 @@ class StreamProgress(StreamingQueryListener):
                 values["offsets_behind_max"] = float(behind)
             write_metrics(self._metrics, self._pipeline, values)
 
+    def _offsets_behind(self, source: Any) -> int | None:
+        """Return the lag of the partition that is furthest behind; None if it is not known.
+
+        Spark's kafka source reports it. Spark 4.0 takes no metrics from a Python source, so for
+        `kledger` the listener asks where the topic ends, after the micro-batch.
+        """
+        reported = (source.metrics or {}).get("maxOffsetsBehindLatest")
+        if reported is not None:
+            return int(reported)
+        if self._latest is None:
+            return None
+        try:
+            return offsets_behind(_parsed(source.endOffset), self._latest())
+        except (PipelineFailed, WrongCall):  # no server now, or the topic was deleted
+            return None
+
+
+def offsets_behind(reached: Offsets, latest: Offsets) -> int:
+    """Return how many offsets the partition that is furthest behind has left."""
+    left = (
+        end - reached.get(topic, {}).get(partition, 0)
+        for topic, partitions in latest.items()
+        for partition, end in partitions.items()
+    )
+    return max([0, *left])  # below 0 where the tier has forgotten what was read
+
 
 def compact(offset: Any) -> str:
     """Return offsets as one line without spaces, whatever form Spark gives them in."""
-    parsed = json.loads(offset) if isinstance(offset, str) else offset
-    return json.dumps(parsed, separators=(",", ":"))
+    return json.dumps(_parsed(offset), separators=(",", ":"))
+
+
+def _parsed(offset: Any) -> Any:
+    return json.loads(offset) if isinstance(offset, str) else offset
 
 
 def end_run(summary: Summary, options: SourceOptions, begun: float) -> Summary:

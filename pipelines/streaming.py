@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from pyspark.errors import StreamingQueryException
@@ -23,7 +24,7 @@ from pipelines.hadoop_files import HadoopFiles
 from pipelines.options import StreamOptions, read_options
 from pipelines.progress import OUTPUT, RECORDS, StreamProgress, end_run
 from pipelines.summary import Offsets, Summary
-from pipelines.topic_source import source_ends
+from pipelines.topic_source import latest_ends, source_ends
 
 _POLL_S: Final = 0.2
 _AT_ONCE: Final = {"processingTime": "0 seconds"}
@@ -114,7 +115,8 @@ def _run_streams(
 ) -> Summary:
     begun = time.monotonic()
     names = {query: f"{pipeline}-{query}-{uuid.uuid4().hex[:8]}" for query in writers}
-    listener = StreamProgress(pipeline, frozenset(names.values()), options.metrics)
+    latest = partial(latest_ends, options) if options.source == "kledger" else None
+    listener = StreamProgress(pipeline, frozenset(names.values()), options.metrics, latest)
     ends = _ends(options)
     trigger = options.trigger if ends is None else _AT_ONCE
     spark.streams.addListener(listener)

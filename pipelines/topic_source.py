@@ -15,6 +15,8 @@ from kledger.spark import register
 from kledger.spark import source_options as kledger_options
 from kledger.spark.data_source import SplitPlanner
 from kledger.spark.kafka_client import KafkaClient
+from kledger.spark.range_lookup import OffsetSource, RangeLookup
+from kledger.spark.tier_reader import TieredTopics
 from kledger.spark.tier_store import TierFailed
 from pipelines.batch_limit import OFFSETS_DEFAULT, offsets_per_trigger, sample_topic
 from pipelines.errors import PipelineFailed, WrongCall
@@ -88,6 +90,26 @@ def topic_ends(options: SourceOptions) -> Offsets:
     return _ends(options, {})
 
 
+def latest_ends(options: SourceOptions) -> Offsets:
+    """Return where the source ends now; one attempt, for callers that do not wait for servers.
+
+    Raises:
+        WrongCall: an option is wrong.
+        PipelineFailed: there is no such topic, or no server.
+    """
+    with _translated():
+        chosen = _source_options(options, options.option)
+        if chosen.tier is not None:
+            return _latest(TieredTopics(chosen.tier), chosen)
+        with KafkaClient(chosen.servers, chosen.security, retries=0) as client:
+            return _latest(client, chosen)
+
+
+def _latest(source: OffsetSource, chosen: kledger_options.SourceOptions) -> Offsets:
+    lookup = RangeLookup(source, chosen)
+    return kledger_options.offsets_json(lookup.latest(lookup.partitions()))
+
+
 def security_options(options: SourceOptions) -> dict[str, str]:
     """Return the options for TLS and logins, which our own client and sink take as well.
 
@@ -106,25 +128,34 @@ def broker_client(options: SourceOptions) -> Iterator[KafkaClient]:
         WrongCall: an address or an option for TLS or the login is wrong.
         PipelineFailed: what the block asks the servers for has failed.
     """
-    try:
+    with _translated():
         security = kledger_options.security_of(security_options(options))
         with KafkaClient(options.servers, security) as client:
             yield client
-    except ValueError as error:
-        raise WrongCall(str(error)) from error
-    except (KafkaFailed, OSError) as error:
-        raise PipelineFailed(str(error)) from error
 
 
 def _ends(options: SourceOptions, given: Mapping[str, str]) -> Offsets:
-    named = {"servers": options.servers, "subscribe": options.topic, **security_options(options)}
-    try:
-        planner = SplitPlanner(kledger_options.read_options({**named, **given}))
+    with _translated():
+        planner = SplitPlanner(_source_options(options, given))
         try:
             lookup = planner.lookup
             return kledger_options.offsets_json(lookup.end(lookup.partitions()))
         finally:
             planner.close()
+
+
+def _source_options(
+    options: SourceOptions, given: Mapping[str, str]
+) -> kledger_options.SourceOptions:
+    named = {"servers": options.servers, "subscribe": options.topic, **security_options(options)}
+    return kledger_options.read_options({**named, **given})
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise what our client and the tier raise as errors of a pipeline."""
+    try:
+        yield
     except ValueError as error:
         raise WrongCall(str(error)) from error
     except (KafkaFailed, TierFailed, OSError) as error:

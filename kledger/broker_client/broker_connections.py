@@ -1,8 +1,8 @@
 """Broker connections: requests to the brokers of one cluster, and what may be sent again.
 
 Rule: a request that may soon succeed (a broker restarts, a leader moves, a coordinator loads) is
-retried, RETRIES times at most. Any other error, also a refused login, is a KafkaFailed with Kafka's
-name of the error. The end of a session counts as a lost connection.
+retried, RETRIES times by default. Any other error, also a refused login, is a KafkaFailed with
+Kafka's name of the error. The end of a session counts as a lost connection.
 Must not know: topics and partitions.
 """
 
@@ -61,7 +61,12 @@ class BrokerConnections:
     """Connections to the brokers of one cluster; not for several threads at once."""
 
     def __init__(
-        self, servers: str, security: ClientSecurity = INSECURE, *, client_id: str
+        self,
+        servers: str,
+        security: ClientSecurity = INSECURE,
+        *,
+        client_id: str,
+        retries: int = RETRIES,
     ) -> None:
         """Prepare; the first request connects.
 
@@ -69,11 +74,12 @@ class BrokerConnections:
             servers: HOST:PORT of brokers, separated by commas.
             security: with what every connection begins.
             client_id: what the brokers log and limit the client by.
+            retries: how often a request is sent again at most, with a second between two.
 
         Raises:
             ValueError: an address has no port, or certificate and key do not work together.
         """
-        self._client_id = client_id
+        self._client_id, self._retries = client_id, retries
         self._login = security.login
         self._tls = None if security.tls is None else make_client_context(security.tls)
         self._servers = [_address(each.strip()) for each in servers.split(",")]
@@ -98,7 +104,7 @@ class BrokerConnections:
             KafkaFailed, ConnectionLost: the last failure, or the first one that does not pass.
         """
         wait_s = WAIT_FIRST_S
-        for _ in range(RETRIES):
+        for _ in range(self._retries):
             try:
                 return attempt()
             except KafkaFailed as error:

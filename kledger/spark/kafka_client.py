@@ -7,7 +7,7 @@ Must not know: Spark, Arrow.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from kledger.broker_client.broker_connections import BrokerConnections, KafkaFailed, check
+from kledger.broker_client.broker_connections import RETRIES, BrokerConnections, KafkaFailed, check
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k01_fetch import (
     FetchPartition,
@@ -42,9 +42,11 @@ T = TypeVar("T")
 class KafkaClient(BrokerConnections):
     """Connections that know topics and the leaders of partitions; not for several threads."""
 
-    def __init__(self, servers: str, security: ClientSecurity = INSECURE) -> None:
+    def __init__(
+        self, servers: str, security: ClientSecurity = INSECURE, *, retries: int = RETRIES
+    ) -> None:
         """Prepare; see `BrokerConnections`."""
-        super().__init__(servers, security, client_id=CLIENT_ID)
+        super().__init__(servers, security, client_id=CLIENT_ID, retries=retries)
         self._leaders: dict[KafkaPartition, tuple[str, int]] = {}
 
     def close(self) -> None:

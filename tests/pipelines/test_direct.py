@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,9 +98,15 @@ def test_tier_is_read_without_a_server(
 
 
 def test_pipelines_read_a_tier_to_its_end(
-    spark: SparkSession, tiered: KledgerServer, tmp_path: Path
+    spark: SparkSession,
+    tiered: KledgerServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The broker's end, which is behind the open ledgers, is not theirs; nor is it asked for."""
+    """The broker's end, which is behind the open ledgers, is not theirs; nor is it asked for.
+
+    Each micro-batch says how far it is behind the end of the tier.
+    """
     kledger.spark.register(spark)
     count = spark.read.format("kledger").options(**options(tiered)).load().count()
     chosen: dict[str, Any] = {
@@ -111,7 +118,10 @@ def test_pipelines_read_a_tier_to_its_end(
     guard = threading.Timer(WAIT_S, stop.set)
     guard.start()
     try:
-        of_stream = {"available_now": True, "checkpoint": str(tmp_path / "checkpoint")}
+        of_stream = {
+            "available_now": True, "checkpoint": str(tmp_path / "checkpoint"),
+            "max_offsets_per_trigger": 1000,
+        }  # fmt: skip
         archived = archive.run(
             spark, chosen | of_stream | {"to": str(tmp_path / "archive")}, stop=stop
         )
@@ -119,6 +129,10 @@ def test_pipelines_read_a_tier_to_its_end(
     finally:
         guard.cancel()
     assert count == archived.rows_in == archived.rows_out
+    lags = [int(lag) for lag in re.findall(r", (\d+) offsets behind\n", capsys.readouterr().err)]
+    assert lags == sorted(lags, reverse=True)
+    assert len(lags) > 1
+    assert lags[0] > lags[-1] == 0
     table = snapshot.run(spark, chosen | {"to": str(tmp_path / "table")})
     assert (count, archived.offsets) == (table.rows_in, table.offsets)
     tiered.start()

@@ -62,7 +62,11 @@ def nearest_rank(values: list[int], percent: int) -> int:
 
 @pytest.mark.parametrize("source", ["kafka", "kledger"])
 def test_windows_are_what_python_computes(
-    spark: SparkSession, server: KledgerServer, tmp_path: Path, source: str
+    spark: SparkSession,
+    server: KledgerServer,
+    tmp_path: Path,
+    source: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In two runs, with records that are no JSON or have no number among the others."""
     topic, count = f"windows-{source}", 3000
@@ -108,6 +112,7 @@ def test_windows_are_what_python_computes(
     )} == {(row["reason"], row["value"]) for row in kept}  # fmt: skip
     assert 4 == len({(row["partition"], row["offset"]) for row in kept})
     assert {topic: {"0": count // 2 + 2, "1": count // 2 + 2}} == summaries[-1].offsets
+    assert ", 0 offsets behind\n" in capsys.readouterr().err
     assert "kledger_pipeline_bad_records_total" in (tmp_path / "metrics.prom").read_text()
 
 

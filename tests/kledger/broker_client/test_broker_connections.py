@@ -47,6 +47,21 @@ def test_only_errors_that_pass_are_tried_again() -> None:
             brokers.retried(attempt)
 
 
+def test_without_retries_there_is_one_attempt() -> None:
+    attempts = []
+
+    def attempt() -> None:
+        attempts.append(1)
+        check("attempt", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    with (
+        BrokerConnections(NOBODY, client_id="test", retries=0) as brokers,
+        pytest.raises(KafkaFailed, match="COORDINATOR_LOAD_IN_PROGRESS"),
+    ):
+        brokers.retried(attempt)
+    assert 1 == len(attempts)
+
+
 def test_an_address_without_a_port_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="expected HOST:PORT"):
         BrokerConnections("somewhere", client_id="test")
