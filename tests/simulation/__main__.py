@@ -12,6 +12,7 @@ import sys
 from tests.simulation.cluster_run import ClusterRun
 from tests.simulation.coordinators.run import CoordinatorRun
 from tests.simulation.named_topics.run import NamedTopicRun
+from tests.simulation.nodes.run import NodeRun
 from tests.simulation.peers.run import PeerRun
 from tests.simulation.run import Failure, Run, simulation
 from tests.simulation.seeds import MakeRun, run_seeds
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--named-topics", action="store_true", help="run named topics")
     parser.add_argument("--cluster", action="store_true", help="run ledgers without a disk")
     parser.add_argument("--peers", action="store_true", help="run transactions over two brokers")
+    parser.add_argument("--nodes", action="store_true", help="run servers that divide nodes")
     options = parser.parse_args()
     make: MakeRun = Run
     if options.coordinators:
@@ -39,6 +41,8 @@ def main() -> int:
         make = ClusterRun
     elif options.peers:
         make = PeerRun
+    elif options.nodes:
+        make = NodeRun
     if options.seed is not None:
         return replay(options.seed, make, with_trace=options.trace)
     failures = run_seeds(

@@ -210,10 +210,8 @@ class Crashes(logging.Handler):
 @contextmanager
 def simulation() -> Iterator[None]:
     """Prepare the process for runs: small constants, no logs, no automatic garbage collection."""
-    names = tuple(
-        f"kledger.{name}"
-        for name in ("ledger", "subscriptions", "gateway", "native", "named_topics", "topics")
-    )
+    packages = "ledger", "subscriptions", "gateway", "native", "named_topics", "topics", "nodes"
+    names = tuple(f"kledger.{name}" for name in packages)
     loggers = [logging.getLogger(name) for name in names]
     levels, propagates = (
         [each.level for each in loggers],
