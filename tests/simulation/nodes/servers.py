@@ -321,6 +321,7 @@ class SimulatedServer:
         cluster = self._cluster
         history = cluster.histories[session.node]
         owner = NodeOwner(self.process, session, cluster.storage, history, limits=cluster.limits)
+        cluster.owners[owner] = None
         try:
             await session.pool.run(owner.open)
             await session.pool.run(owner.check_content)
@@ -339,6 +340,7 @@ class SimulatedServer:
             if owner.engine is None:
                 owner.stream.stop()
             await session.pool.run(owner.close)
+            cluster.owners.pop(owner)
         if not owner.is_fenced:
             raise NodeFailed(f"node {owner.node}: {owner.stream.ended}")
 
@@ -359,6 +361,8 @@ class NodeCluster:
         self.limits = limits
         self.trace = trace
         self.started = 0
+        self.owners: dict[NodeOwner, None] = {}
+        """All that are not closed."""
         self.serving: list[NodeOwner] = []
         """Owners that take requests, also those that were fenced and do not know it."""
         self.histories = {node: NodeHistory(node) for node in range(1, storage.nodes + 1)}
@@ -376,7 +380,9 @@ class NodeCluster:
 
     def forget(self, process: Process) -> None:
         """Forget the owners of a process that was killed."""
-        for each in [each for each in self.serving if each.process is process]:
-            self.serving.remove(each)
+        for each in [each for each in self.owners if each.process is process]:
+            del self.owners[each]
+            if each in self.serving:
+                self.serving.remove(each)
             if each.engine is not None:
                 each.engine._rows.close()
