@@ -21,7 +21,7 @@ from kledger.batches.header import (
     TRANSACTIONAL_BIT,
     refresh_checksum,
 )
-from kledger.batches.record import Header, Record, append_record, rest_of_record
+from kledger.batches.record import Header, Record, append_record
 
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
@@ -39,12 +39,8 @@ class NewRecord(NamedTuple):
     attributes: int = 0
 
 
-class EncodedRecord(NamedTuple):
-    """A record whose contents are encoded: `batches.record.rest_of_record`."""
-
-    rest: Buffer
-    timestamp: int = 0
-    attributes: int = 0
+RecordParts = tuple[Buffer | None, Buffer | None, int, Sequence[Header], int]
+"""The fields of a `NewRecord`, which is one of these."""
 
 
 class BatchProducer(NamedTuple):
@@ -60,33 +56,7 @@ NO_PRODUCER = BatchProducer()
 
 
 def build_batch(
-    records: Iterable[NewRecord],
-    *,
-    codec: int = Codec.NONE,
-    producer: BatchProducer = NO_PRODUCER,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-    log_append_time_ms: int | None = None,
-) -> bytearray:
-    """Build one batch of `encoded` records; as `build_encoded_batch`."""
-    return build_encoded_batch(
-        map(encoded, records),
-        codec=codec,
-        producer=producer,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        log_append_time_ms=log_append_time_ms,
-    )
-
-
-def encoded(record: NewRecord) -> EncodedRecord:
-    """Return a record for `build_encoded_batch`."""
-    value, key, timestamp, headers, attributes = record
-    return EncodedRecord(rest_of_record(key, value, headers), timestamp, attributes)
-
-
-def build_encoded_batch(
-    records: Iterable[EncodedRecord],
+    records: Iterable[RecordParts],
     *,
     codec: int = Codec.NONE,
     producer: BatchProducer = NO_PRODUCER,
@@ -134,7 +104,9 @@ def build_sparse_batch(records: Sequence[Record]) -> bytearray:
     for record in records:
         append_record(
             pieces,
-            rest_of_record(record.key, record.value, record.headers),
+            record.key,
+            record.value,
+            record.headers,
             record.timestamp - first.timestamp,
             record.offset - first.offset,
             record.attributes,
@@ -167,7 +139,7 @@ def build_control_batch(
         value=_CONTROL_VALUE.pack(0, coordinator_epoch),
         timestamp=timestamp_ms,
     )
-    pieces, count, base_timestamp, max_timestamp = _encode([encoded(record)])
+    pieces, count, base_timestamp, max_timestamp = _encode([record])
     return _assemble(
         pieces,
         base_offset=base_offset,
@@ -179,17 +151,18 @@ def build_control_batch(
     )
 
 
-def _encode(records: Iterable[EncodedRecord]) -> tuple[list[Buffer], int, int, int]:
+def _encode(records: Iterable[RecordParts]) -> tuple[list[Buffer], int, int, int]:
     """Return the pieces of the body, which are joined once, and count and times of the records."""
     pieces: list[Buffer] = []
     count = 0
     base_timestamp = max_timestamp = -1
-    for count, (rest, timestamp, attributes) in enumerate(records, 1):
+    for count, (value, key, timestamp, headers, attributes) in enumerate(records, 1):
         if count == 1:
             base_timestamp = max_timestamp = timestamp
         elif timestamp > max_timestamp:
             max_timestamp = timestamp
-        append_record(pieces, rest, timestamp - base_timestamp, count - 1, attributes)
+        time_delta = timestamp - base_timestamp
+        append_record(pieces, key, value, headers, time_delta, count - 1, attributes)
     return pieces, count, base_timestamp, max_timestamp
 
 

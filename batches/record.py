@@ -241,29 +241,25 @@ def _slice(body: Buffer, position: int, size: int, end: int) -> tuple[bytes | No
     return bytes(body[position:stop]), stop
 
 
-def append_record(
-    out: list[Buffer], rest: Buffer, timestamp_delta: int, offset_delta: int, attributes: int
+def append_record(  # noqa: PLR0917 - called for every record, and faster without names
+    out: list[Buffer],
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Sequence[Header],
+    timestamp_delta: int,
+    offset_delta: int,
+    attributes: int,
 ) -> None:
-    """Append the pieces of one record in its uncompressed form; `rest`: see `rest_of_record`."""
-    prefix = b"%c%b%b" % (attributes, varint(timestamp_delta), varint(offset_delta))
-    out += (varint(len(prefix) + len(rest)), prefix, rest)
-
-
-def rest_of_record(
-    key: Buffer | None, value: Buffer | None, headers: Sequence[Header] = ()
-) -> bytes:
-    """Return key, value and headers of a record, as they are written.
-
-    What is before them, length, times and offset, depends on the batch.
-    """
-    parts: tuple[Buffer, ...] = (
-        _NULL if key is None else varint(len(key)),
-        b"" if key is None else key,
-        _NULL if value is None else varint(len(value)),
-        b"" if value is None else value,
-        _encoded_headers(headers) if headers else _NO_HEADERS,
-    )
-    return b"".join(parts)
+    """Append the pieces of one record in its uncompressed form; the value is not copied."""
+    head = b"%c%b%b" % (attributes, varint(timestamp_delta), varint(offset_delta))
+    head += _NULL if key is None else varint(len(key)) + key
+    if value is None:
+        head += _NULL
+        value = b""
+    else:
+        head += varint(len(value))
+    tail = _encoded_headers(headers) if headers else _NO_HEADERS
+    out += (varint(len(head) + len(value) + len(tail)), head, value, tail)
 
 
 def varint(value: int) -> bytes:

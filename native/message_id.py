@@ -28,9 +28,12 @@ _LAYOUT = struct.Struct(">Bqqiii")
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(unsafe_hash=True, slots=True, order=True)
 class MessageId:
     """Coordinates of a record; ids of one partition are ordered as the records are.
+
+    No field is ever assigned; every message gets an id, and to make a frozen one costs four times
+    as much.
 
     Attributes:
         batch_index: index of the record in its entry; -1: the whole entry.

@@ -4,16 +4,12 @@ Rule: an argument that cannot be encoded is refused here, before the message cou
 Must not know: links, queues.
 """
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kledger.batches.builder import (
-    NO_PRODUCER,
-    BatchProducer,
-    EncodedRecord,
-    build_encoded_batch,
-)
-from kledger.batches.record import Header, rest_of_record
+from kledger.batches.builder import NO_PRODUCER, BatchProducer, build_batch
+from kledger.batches.record import Header
 from kledger.native.client.subscribe_options import check_number
 from kledger.native.errors import InvalidArgument
 from kledger.native.message import (
@@ -24,6 +20,7 @@ from kledger.native.message import (
     SEQUENCE_ID,
     Message,
 )
+from kledger.native.message_id import MessageId
 from kledger.subscriptions.entry_view import DELIVER_AT, DIGITS_MAX
 
 RECORD_OVERHEAD = 32
@@ -34,23 +31,33 @@ DUE_MAX_MS = 10**DIGITS_MAX - 1
 
 
 class OutgoingMessage(NamedTuple):
-    """A message that is ready to be sent.
+    """A message that is ready to be sent; flat, as the garbage collector walks all that wait.
 
     Attributes:
-        record: key, value and headers are encoded at once: fewer objects wait for the batch.
-        key: decides the partition.
+        value: this and the next four are `batches.builder.RecordParts`.
+        outcome: becomes its id when it is stored.
         size: approximate bytes.
         is_alone: it must be the only message of its batch.
+        partition: where it is sent; None: the producer chooses by its key.
     """
 
-    record: EncodedRecord
+    value: bytes | None
     key: bytes | None
+    timestamp: int
+    headers: Sequence[Header]
+    attributes: int
+    outcome: asyncio.Future[MessageId]
     size: int
     is_alone: bool = False
+    partition: int | None = None
 
 
 def plain_message(
-    value: bytes | None, key: bytes | str | None = None, *, now_ms: int
+    value: bytes | None,
+    key: bytes | str | None,
+    outcome: asyncio.Future[MessageId],
+    now_ms: int,
+    partition: int | None = None,
 ) -> OutgoingMessage:
     """Return a message of key and value alone, as most are, at the least cost.
 
@@ -66,9 +73,9 @@ def plain_message(
         if type(key) is not bytes:
             key = checked_key(key)
         size += len(key)
-    # Named tuples made in this way cost a third of a call of their class.
-    record = _new_tuple(EncodedRecord, (rest_of_record(key, value), now_ms, NATIVE_BIT))
-    return _new_tuple(OutgoingMessage, (record, key, size, False))
+    # A named tuple made in this way costs half of a call of its class.
+    fields = (value, key, now_ms, (), NATIVE_BIT, outcome, size, False, partition)
+    return _new_tuple(OutgoingMessage, fields)
 
 
 def outgoing_message(
@@ -81,6 +88,7 @@ def outgoing_message(
     deliver_after_ms: int | None,
     sequence_id: int | None,
     producer_name: str | None,
+    outcome: asyncio.Future[MessageId],
     now_ms: int,
 ) -> OutgoingMessage:
     """Check the arguments of a send and return the message.
@@ -109,12 +117,17 @@ def outgoing_message(
         timestamp = event_timestamp
     for name, content in headers:
         size += len(name) + len(content or b"") + 4
-    record = EncodedRecord(rest_of_record(key, value, headers), timestamp, attributes)
-    return OutgoingMessage(record, key, size, is_alone=deliver_at is not None)
+    return OutgoingMessage(
+        value, key, timestamp, headers, attributes, outcome, size, is_alone=deliver_at is not None
+    )
 
 
 def copied_message(
-    message: Message, properties: Mapping[str, str], *, now_ms: int
+    message: Message,
+    properties: Mapping[str, str],
+    *,
+    outcome: asyncio.Future[MessageId],
+    now_ms: int,
 ) -> OutgoingMessage:
     """Return a copy of a received message for another topic, with more properties.
 
@@ -127,13 +140,14 @@ def copied_message(
         attributes, timestamp = NATIVE_BIT | EVENT_TIME_BIT, message.event_timestamp
     size = RECORD_OVERHEAD + len(message.value or b"") + len(message.key or b"")
     size += sum(len(name) + len(content or b"") + 4 for name, content in headers)
-    rest = rest_of_record(message.key, message.value, headers)
-    return OutgoingMessage(EncodedRecord(rest, timestamp, attributes), message.key, size)
+    return OutgoingMessage(
+        message.value, message.key, timestamp, headers, attributes, outcome, size
+    )
 
 
 def encode(messages: Iterable[OutgoingMessage], producer: BatchProducer = NO_PRODUCER) -> bytearray:
     """Build a batch of these messages."""
-    return build_encoded_batch((message.record for message in messages), producer=producer)
+    return build_batch((message[:5] for message in messages), producer=producer)
 
 
 def _due_ms(deliver_at: int | None, deliver_after_ms: int, now_ms: int) -> int:

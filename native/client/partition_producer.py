@@ -13,7 +13,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from kledger.batches.builder import NO_PRODUCER
 from kledger.native.broker import ProducerLink, SendReceipt
@@ -35,14 +34,6 @@ RESEND_RETRY_MS = 30_000
 """How long messages wait for a lost server to come back."""
 
 
-class Pending(NamedTuple):
-    """A message, and the future of its id; `partition`: None: the producer chooses one."""
-
-    message: OutgoingMessage
-    outcome: asyncio.Future[MessageId]
-    partition: int | None = None
-
-
 class _Batch:
     """Messages that are sent together.
 
@@ -53,7 +44,7 @@ class _Batch:
 
     __slots__ = ("is_unanswered", "numbers", "pending")
 
-    def __init__(self, pending: Sequence[Pending]) -> None:
+    def __init__(self, pending: Sequence[OutgoingMessage]) -> None:
         self.pending = pending
         self.numbers = NO_PRODUCER
         self.is_unanswered = False
@@ -70,7 +61,7 @@ class PartitionProducer:
         *,
         name: str,
         is_batching: bool,
-        on_finished: Callable[[Sequence[Pending]], None],
+        on_finished: Callable[[Sequence[OutgoingMessage]], None],
         on_batch_taken: Callable[[int], None],
     ) -> None:
         """Prepare; `open` connects.
@@ -91,8 +82,8 @@ class PartitionProducer:
         self._is_batching = is_batching
         self._on_finished = on_finished
         self._on_batch_taken = on_batch_taken
-        self._waiting: deque[Pending] = deque()
-        self._inflight: Sequence[Pending] = ()
+        self._waiting: deque[OutgoingMessage] = deque()
+        self._inflight: Sequence[OutgoingMessage] = ()
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None  # the task waits for it while nothing waits
         self._link: ProducerLink | None = None
@@ -111,7 +102,7 @@ class PartitionProducer:
         """Connect for the first time. Raises the server's error."""
         await self._connect(is_first=True)
 
-    def add(self, pending: Pending) -> None:
+    def add(self, pending: OutgoingMessage) -> None:
         """Queue a message behind all earlier ones."""
         self._waiting.append(pending)
         if self._task is None:
@@ -157,13 +148,12 @@ class PartitionProducer:
         finally:
             self._task = self._idle = None
 
-    def _take_group(self) -> "tuple[list[Pending], list[_Batch]]":
+    def _take_group(self) -> "tuple[list[OutgoingMessage], list[_Batch]]":
         """Take the messages that leave now, and put them into batches."""
-        group: list[Pending] = []
+        group: list[OutgoingMessage] = []
         batches: list[_Batch] = []
         while self._waiting and len(batches) < BATCHES_MAX:
-            messages = (pending.message for pending in self._waiting)
-            count, is_together = plan_send(messages, is_batching=self._is_batching)
+            count, is_together = plan_send(self._waiting, is_batching=self._is_batching)
             if group and not is_together:
                 break
             taken = [self._waiting.popleft() for _ in range(count)]
@@ -221,7 +211,7 @@ class PartitionProducer:
         """Send one batch once; return the batches to resend: none, itself, or its messages."""
         pending = batch.pending
         try:
-            data = encode((each.message for each in pending), batch.numbers)
+            data = encode(pending, batch.numbers)
             receipt = await link.send(data, is_resent=batch.is_unanswered)
         except NotInSequence as error:
             if batch.numbers.base_sequence == 0:  # It could follow anything.
@@ -282,7 +272,7 @@ class PartitionProducer:
             if is_final(error):
                 self._failure = error
 
-    def _confirm(self, pending: Sequence[Pending], receipt: SendReceipt) -> None:
+    def _confirm(self, pending: Sequence[OutgoingMessage], receipt: SendReceipt) -> None:
         ledger_id, entry_id = receipt.position
         size, partition, offset = len(pending), self._partition, receipt.base_offset
         for index, each in enumerate(pending):
@@ -304,11 +294,11 @@ def _replace_sent(
     return list(chain.from_iterable(left_of.get(batch, [batch]) for batch in batches))
 
 
-def _singly(pending: Iterable[Pending]) -> list[_Batch]:
+def _singly(pending: Iterable[OutgoingMessage]) -> list[_Batch]:
     return [_Batch([each]) for each in pending]
 
 
-def fail(pending: Iterable[Pending], error: KledgerError) -> None:
+def fail(pending: Iterable[OutgoingMessage], error: KledgerError) -> None:
     """Fail those messages that have no outcome yet."""
     for each in pending:
         if not each.outcome.done():

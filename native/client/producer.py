@@ -16,7 +16,7 @@ from kledger.native.client.message_encoder import (
     outgoing_message,
     plain_message,
 )
-from kledger.native.client.partition_producer import PartitionProducer, Pending, fail
+from kledger.native.client.partition_producer import PartitionProducer, fail
 from kledger.native.client.partition_set import close_all, open_all, watch_partitions
 from kledger.native.client.partitioner import StickyPartitioner
 from kledger.native.client.send_window_state import SendWindow
@@ -24,8 +24,6 @@ from kledger.native.client.services import ClientServices
 from kledger.native.errors import AlreadyClosed, Full, KledgerError
 from kledger.native.message import Message
 from kledger.native.message_id import MessageId
-
-_new_tuple = tuple.__new__
 
 
 class Producer(ClosesOnExit):
@@ -49,7 +47,10 @@ class Producer(ClosesOnExit):
         self._closing = CloseOnce(services.supervisor, f"producer of {topic.name}")
         self._failure: KledgerError | None = None
         self._on_closed = on_closed
-        self._window: SendWindow[Pending] = SendWindow(max_pending)
+        self._new_outcome: Callable[[], asyncio.Future[MessageId]] = (
+            asyncio.get_running_loop().create_future
+        )
+        self._window: SendWindow[OutgoingMessage] = SendWindow(max_pending)
         first = services.entropy.below(topic.partition_count)
         self._partitioner = StickyPartitioner(topic.partition_count, first=first)
         self._partitions = [self._partition(each) for each in range(topic.partition_count)]
@@ -108,10 +109,7 @@ class Producer(ClosesOnExit):
         message = self._message(
             value, key, properties, event_timestamp, deliver_at, deliver_after_ms, sequence_id
         )
-        pending = self._pending(message)
-        if self._window.enter(pending, message.size):
-            self._admit(pending)
-        return await pending.outcome
+        return await self._enqueue(message)
 
     def send_nowait(
         self,
@@ -136,19 +134,21 @@ class Producer(ClosesOnExit):
         message = self._message(
             value, key, properties, event_timestamp, deliver_at, deliver_after_ms, sequence_id
         )
-        pending = self._pending(message)
+        self._check_open()
         if not self._window.try_enter(message.size):
             raise Full(f"producer of {self._topic} has {self._window} in flight")
-        self._admit(pending)
-        return pending.outcome
+        self._admit(message)
+        return message.outcome
 
     async def send_again(self, message: Message, properties: Mapping[str, str]) -> MessageId:
         """Send a received message to this topic, with more properties."""
-        again = copied_message(message, properties, now_ms=self._services.clock.now_ms())
-        pending = self._pending(again)
-        if self._window.enter(pending, again.size):
-            self._admit(pending)
-        return await pending.outcome
+        again = copied_message(
+            message,
+            properties,
+            outcome=self._new_outcome(),
+            now_ms=self._services.clock.now_ms(),
+        )
+        return await self._enqueue(again)
 
     @property
     def partition_count(self) -> int:
@@ -165,11 +165,8 @@ class Producer(ClosesOnExit):
             InvalidArgument, AlreadyClosed, KledgerError: as `send`, if known at once.
         """
         assert self._name is None, "a publisher's producer has no name that messages would carry"
-        message = plain_message(value, now_ms=self._services.clock.now_ms())
-        pending = self._pending(message, partition)
-        if self._window.enter(pending, message.size):
-            self._admit(pending)
-        return pending.outcome
+        now_ms = self._services.clock.now_ms()
+        return self._enqueue(plain_message(value, None, self._new_outcome(), now_ms, partition))
 
     async def flush(self) -> None:
         """Return when all earlier sends have ended; their callers get the errors."""
@@ -221,30 +218,35 @@ class Producer(ClosesOnExit):
             and deliver_after_ms is None
             and sequence_id is None
         ):
-            return plain_message(value, key, now_ms=now_ms)
+            return plain_message(value, key, self._new_outcome(), now_ms)
         return outgoing_message(
             value, key=key, properties=properties, event_timestamp=event_timestamp,
             deliver_at=deliver_at, deliver_after_ms=deliver_after_ms, sequence_id=sequence_id,
-            producer_name=self._name, now_ms=now_ms,
+            producer_name=self._name, outcome=self._new_outcome(), now_ms=now_ms,
         )  # fmt: skip
 
-    def _pending(self, message: OutgoingMessage, partition: int | None = None) -> Pending:
+    def _enqueue(self, message: OutgoingMessage) -> "asyncio.Future[MessageId]":
+        """Queue a message, however many are in flight."""
+        self._check_open()
+        if self._window.enter(message, message.size):
+            self._admit(message)
+        return message.outcome
+
+    def _check_open(self) -> None:
         if self._closing.has_begun:
             raise AlreadyClosed(f"producer of {self._topic} is closed")
         if self._failure is not None:
             raise self._failure
-        outcome: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
-        return _new_tuple(Pending, (message, outcome, partition))
 
-    def _admit(self, pending: Pending) -> None:
-        partition = pending.partition
+    def _admit(self, message: OutgoingMessage) -> None:
+        partition = message.partition
         if partition is None:
-            partition = self._partitioner.choose(pending.message.key)
-        self._partitions[partition].add(pending)
+            partition = self._partitioner.choose(message.key)
+        self._partitions[partition].add(message)
 
-    def _on_finished(self, pending: Sequence[Pending]) -> None:
-        size = sum(each.message.size for each in pending)
-        for admitted in self._window.leave(len(pending), size):
+    def _on_finished(self, finished: Sequence[OutgoingMessage]) -> None:
+        size = sum([each.size for each in finished])
+        for admitted in self._window.leave(len(finished), size):
             self._admit(admitted)
 
     def _partition(self, index: int) -> PartitionProducer:

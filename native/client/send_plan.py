@@ -6,9 +6,7 @@ Must not know: futures, links, time.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
-
-from kledger.native.client.message_encoder import OutgoingMessage
+from typing import NamedTuple, Protocol
 
 BATCH_COUNT_MAX = 1_000
 BATCH_BYTES_MAX = 128 << 10
@@ -18,6 +16,20 @@ SINGLES_MAX = 100
 """Batches of one message that are in flight at once."""
 
 
+class WaitingMessage(Protocol):
+    """What the plan asks of a message: `message_encoder.OutgoingMessage`."""
+
+    @property
+    def size(self) -> int:
+        """Its approximate bytes."""
+        ...
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it must be the only message of its batch."""
+        ...
+
+
 class SendBatchPlan(NamedTuple):
     """The next `message_count` messages, in one batch or in one batch each."""
 
@@ -25,7 +37,7 @@ class SendBatchPlan(NamedTuple):
     is_together: bool
 
 
-def plan_send(waiting: Iterable[OutgoingMessage], *, is_batching: bool) -> SendBatchPlan:
+def plan_send(waiting: Iterable[WaitingMessage], *, is_batching: bool) -> SendBatchPlan:
     """Return how many messages leave next; 0 only if none waits.
 
     A message above the size limit gets a batch of its own.

@@ -17,7 +17,6 @@ from kledger.batches.record import (
     read_header_values,
     read_rest,
     read_varint,
-    rest_of_record,
     write_varint,
 )
 
@@ -79,8 +78,7 @@ def encoded(
 ) -> bytearray:
     """Return one record."""
     pieces: list[Buffer] = []
-    rest = rest_of_record(key, value, headers)
-    append_record(pieces, rest, timestamp_delta, offset_delta, attributes)
+    append_record(pieces, key, value, headers, timestamp_delta, offset_delta, attributes)
     return bytearray().join(pieces)
 
 

@@ -25,8 +25,10 @@ NOTHING: dict[str, Any] = {
     "deliver_after_ms": None,
     "sequence_id": None,
     "producer_name": None,
+    "outcome": None,
     "now_ms": 1_000,
 }
+COPIED: dict[str, Any] = {"outcome": None, "now_ms": 2_000}
 
 
 def delivery(batch: bytearray, *, records: int = ALL, redelivery_count: int = 0) -> Delivery:
@@ -152,10 +154,10 @@ def test_copied_message_keeps_its_contents() -> None:
     message = there_and_back(
         b"v", key=b"k", properties={"a": "b"}, event_timestamp=77, deliver_at=5, sequence_id=1
     )
-    again = read(encode([copied_message(message, {"REAL_TOPIC": "orders"}, now_ms=2_000)]))[0]
+    again = read(encode([copied_message(message, {"REAL_TOPIC": "orders"}, **COPIED)]))[0]
     assert (b"v", b"k", 77) == (again.value, again.key, again.event_timestamp)
     assert [("a", b"b"), ("REAL_TOPIC", b"orders")] == again.headers
-    plain = read(encode([copied_message(there_and_back(None), {}, now_ms=2_000)]))[0]
+    plain = read(encode([copied_message(there_and_back(None), {}, **COPIED)]))[0]
     assert (None, None, 2_000) == (plain.value, plain.event_timestamp, plain.publish_timestamp)
 
 

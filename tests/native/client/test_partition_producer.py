@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from kledger.batches.builder import NewRecord, encoded
 from kledger.batches.header import read_header
 from kledger.batches.reader import iterate_records
 from kledger.ledger import Buffer
 from kledger.native.broker import SendReceipt
 from kledger.native.client.message_encoder import OutgoingMessage
-from kledger.native.client.partition_producer import RESEND_RETRY_MS, PartitionProducer, Pending
+from kledger.native.client.partition_producer import RESEND_RETRY_MS, PartitionProducer
 from kledger.native.client.send_plan import BATCH_BYTES_MAX, BATCHES_MAX
 from kledger.native.errors import (
     AlreadyClosed,
@@ -35,16 +34,15 @@ class Sender:
 
     rig: Rig
     producer: PartitionProducer
-    settled: list[Pending]
+    settled: list[OutgoingMessage]
 
     def add(self, *values: bytes, is_alone: bool = False) -> list[asyncio.Future[MessageId]]:
         outcomes = []
         for value in values:
             outcome = asyncio.get_running_loop().create_future()
-            message = OutgoingMessage(
-                encoded(NewRecord(value)), None, len(value), is_alone=is_alone
+            self.producer.add(
+                OutgoingMessage(value, None, 0, (), 0, outcome, len(value), is_alone=is_alone)
             )
-            self.producer.add(Pending(message, outcome))
             outcomes.append(outcome)
         return outcomes
 
@@ -62,7 +60,7 @@ class Sender:
 @asynccontextmanager
 async def sender(*, is_batching: bool = True) -> AsyncIterator[Sender]:
     async with rig() as rig_:
-        settled: list[Pending] = []
+        settled: list[OutgoingMessage] = []
         producer = PartitionProducer(
             rig_.services,
             "orders",

@@ -1,16 +1,23 @@
 """Which messages share a batch."""
 
+from typing import NamedTuple
+
 import pytest
 
-from kledger.batches.builder import EncodedRecord
-from kledger.native.client.message_encoder import OutgoingMessage
 from kledger.native.client.send_plan import BATCH_BYTES_MAX, BATCH_COUNT_MAX, SINGLES_MAX, plan_send
 
-RECORD = EncodedRecord(b"")
-SMALL = OutgoingMessage(RECORD, None, 10)
-ALONE = OutgoingMessage(RECORD, None, 10, is_alone=True)
-HALF = OutgoingMessage(RECORD, None, BATCH_BYTES_MAX // 2)
-LARGE = OutgoingMessage(RECORD, None, 2 * BATCH_BYTES_MAX)
+
+class Sized(NamedTuple):
+    """A message, as far as the plan looks at it."""
+
+    size: int
+    is_alone: bool = False
+
+
+SMALL = Sized(10)
+ALONE = Sized(10, is_alone=True)
+HALF = Sized(BATCH_BYTES_MAX // 2)
+LARGE = Sized(2 * BATCH_BYTES_MAX)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +38,6 @@ LARGE = OutgoingMessage(RECORD, None, 2 * BATCH_BYTES_MAX)
     ],
 )
 def test_which_messages_leave_next(
-    waiting: list[OutgoingMessage], is_batching: bool, expected: tuple[int, bool]
+    waiting: list[Sized], is_batching: bool, expected: tuple[int, bool]
 ) -> None:
     assert expected == plan_send(waiting, is_batching=is_batching)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kledger.batches.buffers import Buffer
 from kledger.batches.errors import CorruptBatch
-from kledger.batches.record import append_record, locate_fields, rest_of_record, write_varint
+from kledger.batches.record import append_record, locate_fields, write_varint
 from kledger.topics.compaction.key_hashes import PADDING
 from kledger.topics.compaction.record_heads import (
     RecordHeads,
@@ -34,9 +34,8 @@ def body_of(groups: Groups) -> tuple[bytes, int]:
     pieces: list[Buffer] = []
     count = 0
     for time, key, value, repeated in groups:
-        rest = rest_of_record(key, value)
         for _ in range(repeated):
-            append_record(pieces, rest, time, count, 0)
+            append_record(pieces, key, value, (), time, count, 0)
             count += 1
     return b"".join(pieces), count
 
