@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 BATCH_COUNT_MAX = 1_000
-BATCH_BYTES_MAX = 128 << 10
+BATCH_BYTES_MAX = 256 << 10
 BATCHES_MAX = 5
 """Batches that are in flight at once: a partition remembers as many of a producer."""
 SINGLES_MAX = 100
