@@ -3,13 +3,16 @@
 Behaviour:
 - A single server coordinates every group and every transactional id. In a cluster the shard of the
   key decides which broker does. The address is that of the listener of the request.
-- librdkafka gets a coordinator that has moved to another address with another id (see MOVED_IDS) in
-  the first response of its key type on a connection; the address in it is right. librdkafka, at
-  least up to 2.16, keeps a coordinator's address as long as its id is the same
-  (`rd_kafka_txn_coord_set`), and would connect to the old address for ever. At an unknown id it
-  drops the coordinator, requests metadata, which have the new address, and sends FindCoordinator
-  again. Other clients get the true id: aiokafka's administration client connects only to brokers
-  that metadata name.
+- The first response of each key type to a connection of librdkafka, after the coordinator has moved
+  to another address, makes it drop the coordinator and ask again. librdkafka, at least up to 2.16,
+  keeps a coordinator's address as long as its id is the same (`rd_kafka_txn_coord_set`,
+  `rd_kafka_cgrp_coord_update`), and would connect to the old address for ever. Other clients get
+  the coordinator: aiokafka's administration client connects only to brokers that metadata name.
+- Of a group, that response is COORDINATOR_NOT_AVAILABLE. An unknown id will not do: a transactional
+  producer adds it to its brokers (`rd_kafka_coord_cache_add`), and waits for it for ever after
+  metadata without this id have decommissioned it.
+- Of a transactional id, it is another id with the right address (see MOVED_IDS). At an unknown id,
+  and no other answer, librdkafka also requests metadata, which have the new address.
 - Each requested key gets an entry. A client that may not describe the group or transactional id
   gets the error alone. A key type without a coordinator is INVALID_REQUEST.
 
@@ -79,17 +82,25 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
     shards = services.groups.shards if key_type == GROUP_KEY else services.transactions.shards
     wanted = services.brokers.coordinator_id(shards.number_of(key))
     for node_id, host, port in services.brokers.all(context.advertised):
-        if node_id == wanted:
-            has_moved = _has_moved(context, key_type, wanted)
-            shown = MOVED_IDS + node_id if has_moved else node_id
-            return Coordinator(key=key, node_id=shown, host=host, port=port, error_message=None)
+        if node_id != wanted:
+            continue
+        if not _has_moved(context, key_type, wanted):
+            return Coordinator(key=key, node_id=node_id, host=host, port=port, error_message=None)
+        if key_type == GROUP_KEY:
+            return _unavailable(key, f"broker {wanted}, which coordinates it, has moved; ask again")
+        moved_id = MOVED_IDS + node_id
+        return Coordinator(key=key, node_id=moved_id, host=host, port=port, error_message=None)
+    return _unavailable(key, f"broker {wanted}, which coordinates it, has no listener of this name")
+
+
+def _unavailable(key: str, message: str) -> Coordinator:
     return Coordinator(
         key=key,
         node_id=-1,
         host="",
         port=-1,
         error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        error_message=f"broker {wanted}, which coordinates it, has no listener of this name",
+        error_message=message,
     )
 
 
