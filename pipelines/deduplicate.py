@@ -6,9 +6,10 @@ partition, the result does not depend on where micro-batches end. Must not know:
 from.
 
 The state keeps the event times of the records of an expression that passed, each until the newest
-event time is two horizons ahead; they are more than a horizon apart, so they are few. A record that
-is more than a horizon behind the newest one is dropped as late, and Spark counts it: whether it is
-a duplicate is not known any more.
+event time is two to three horizons ahead; they are more than a horizon apart, so they are few. A
+record that is more than a horizon behind the newest one is dropped as late, and Spark counts it:
+whether it is a duplicate is not known any more. Expressions are divided into buckets by their hash,
+because Spark spends milliseconds on a group in Python, however few rows it has.
 """
 
 import threading
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 NAME: Final = "deduplicate"
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
+_BUCKETS: Final = 64
+"""How many groups Spark makes of all expressions."""
 _PASSED: Final = "key binary, value binary, headers string, timestamp timestamp"
 
 
@@ -77,9 +80,11 @@ def _writers(spark: SparkSession, options: DeduplicateOptions) -> Writers:
 
 
 def _first_ones(records: DataFrame, within: str) -> DataFrame:
+    processor = FirstRecords(duration_ms(within))
     return (
         records.withWatermark("timestamp", within)
         .select(
+            f.pmod(f.xxhash64("by"), f.lit(_BUCKETS)).alias("bucket"),
             "by", "partition", "offset", "timestamp",
             f.unix_millis("timestamp").alias("time_ms"),
             f.col("raw_key").alias("key"),
@@ -87,16 +92,17 @@ def _first_ones(records: DataFrame, within: str) -> DataFrame:
             # Pandas has no type for a list of structs; bytes become base64 in JSON.
             f.to_json("headers").alias("headers"),
         )
-        .groupBy("by")
-        .transformWithStateInPandas(FirstOfKey(duration_ms(within)), _PASSED, "Append", "EventTime")
+        .groupBy("bucket")
+        .transformWithStateInPandas(processor, _PASSED, "Append", "EventTime")
         .withColumn("headers", f.from_json("headers", _HEADERS))
     )  # fmt: skip
 
 
-class FirstOfKey(StatefulProcessor):
-    """Lets the first record of an expression pass, and none for a while; runs on executors.
+class FirstRecords(StatefulProcessor):
+    """Lets the first record of each expression pass, and none for a while; runs on executors.
 
-    The state is the event times of the records that passed, with a timer for the end of the last.
+    The state of a bucket has the event times of the records that passed, by expression, and a timer
+    for the end of the last one.
     """
 
     def __init__(self, horizon_ms: int) -> None:
@@ -109,7 +115,7 @@ class FirstOfKey(StatefulProcessor):
         """Open the state."""
         self._handle = handle
         # Spark 4.0 returns no arrays from a state, so the times are a text.
-        self._passed = handle.getValueState("passed", "times_ms string")
+        self._passed = handle.getMapState("passed", "by string", "times_ms string")
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -117,18 +123,25 @@ class FirstOfKey(StatefulProcessor):
         rows: "Iterator[pd.DataFrame]",
         timerValues: Any,  # noqa: N803 - Spark's name
     ) -> "Iterator[pd.DataFrame]":
-        """Yield the rows of a micro-batch that pass; those of one expression are in memory."""
+        """Yield the rows of a micro-batch that pass; those of one bucket are in memory."""
         import pandas as pd
 
-        batch = pd.concat(list(rows)).sort_values(["offset", "partition"])
+        batch = pd.concat(list(rows)).sort_values(["offset", "partition"], ignore_index=True)
+        times_ms = batch["time_ms"].tolist()
         watermark = timerValues.getCurrentWatermarkInMs()
-        before = [each for each in self._times() if each >= watermark - self._horizon_ms]
-        times_ms = [int(each) for each in batch["time_ms"]]
-        passing, passed = pass_first(times_ms, before, self._horizon_ms)
-        if passed != before:
-            self._passed.update((" ".join(map(str, passed)),))
-            self._handle.registerTimer(max(passed[-1] + self._horizon_ms, watermark) + 1)
-        yield batch.loc[passing, ["key", "value", "headers", "timestamp"]]
+        passing: list[int] = []
+        newest = watermark
+        for by, group in batch.groupby("by", sort=False).indices.items():
+            before = [t for t in self._times(by) if t >= watermark - self._horizon_ms]
+            firsts, passed = pass_first([times_ms[row] for row in group], before, self._horizon_ms)
+            if passed != before:
+                self._passed.updateValue((by,), (" ".join(map(str, passed)),))
+                newest = max(newest, passed[-1] + self._horizon_ms)
+                passing += [row for row, is_first in zip(group, firsts, strict=True) if is_first]
+        if passing:
+            # Whole horizons: a bucket has few timers, as one that is there is not added again.
+            self._handle.registerTimer((newest // self._horizon_ms + 1) * self._horizon_ms)
+        yield batch.loc[sorted(passing), ["key", "value", "headers", "timestamp"]]
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
@@ -137,19 +150,21 @@ class FirstOfKey(StatefulProcessor):
         expiredTimerInfo: Any,  # noqa: N803 - Spark's name
     ) -> "Iterator[pd.DataFrame]":
         """Forget times that are too far back for any record that is not late."""
-        times_ms = self._times()
         end = timerValues.getCurrentWatermarkInMs() - self._horizon_ms
-        if times_ms and times_ms[-1] < end:
-            self._passed.clear()
+        for by in [by for by, times in self._passed.iterator() if _parsed(times)[-1] < end]:
+            self._passed.removeKey(by)
         return iter(())
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _times(self) -> list[int]:
-        if not self._passed.exists():
-            return []
-        return [int(each) for each in self._passed.get()[0].split()]
+    def _times(self, by: str) -> list[int]:
+        times = self._passed.getValue((by,))
+        return [] if times is None else _parsed(times)
+
+
+def _parsed(times: tuple[str]) -> list[int]:
+    return [int(each) for each in times[0].split()]
 
 
 def pass_first(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.streaming.stateful_processor import TimerValues
 
-from pipelines.deduplicate import pass_first
+from pipelines.deduplicate import FirstRecords, pass_first
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,64 @@ def test_no_two_that_pass_are_within_the_horizon(times: list[int], horizon: int)
     assert passed == sorted(time for time, is_first in zip(times, passing, strict=True) if is_first)
     assert all(later - earlier > horizon for earlier, later in pairwise(passed))
     assert all(any(abs(time - each) <= horizon for each in passed) for time in times)
+
+
+class StateOfBucket:
+    """Spark's handle and map state of one group, in memory."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str], tuple[str]] = {}
+        self.timers: set[int] = set()
+
+    def getMapState(self, *_: str) -> StateOfBucket:  # noqa: N802 - Spark's name
+        return self
+
+    def getValue(self, key: tuple[str]) -> tuple[str] | None:  # noqa: N802 - Spark's name
+        return self.values.get(key)
+
+    def updateValue(self, key: tuple[str], value: tuple[str]) -> None:  # noqa: N802 - Spark's
+        self.values[key] = value
+
+    def removeKey(self, key: tuple[str]) -> None:  # noqa: N802 - Spark's name
+        del self.values[key]
+
+    def iterator(self) -> Iterator[tuple[tuple[str], tuple[str]]]:
+        yield from self.values.items()
+
+    def registerTimer(self, time_ms: int) -> None:  # noqa: N802 - Spark's name
+        self.timers.add(time_ms)
+
+
+def rows_of(records: list[tuple[str, int]], first_offset: int = 0) -> pd.DataFrame:
+    """Expressions and times as Spark gives them to a processor, the last one first."""
+    rows = [
+        {"by": by, "partition": 0, "offset": offset, "time_ms": time_ms, "key": by.encode(),
+         "value": b"%d" % offset, "headers": None, "timestamp": pd.Timestamp(time_ms, unit="ms")}
+        for offset, (by, time_ms) in enumerate(records, first_offset)
+    ]  # fmt: skip
+    return pd.DataFrame(rows[::-1])
+
+
+def test_expressions_of_a_bucket_do_not_meet() -> None:
+    """They are decided on together, as Spark spends as much on a group as on many rows."""
+    state = StateOfBucket()
+    first = FirstRecords(10)
+    first.init(state)
+    records = [("a", 100), ("b", 103), ("a", 110), ("b", 104), ("a", 111), ("c", 7)]
+    (found,) = first.handleInputRows((5,), iter([rows_of(records)]), TimerValues(0, 0))
+    assert [b"0", b"1", b"4", b"5"] == found["value"].tolist()
+    assert {("a",): ("100 111",), ("b",): ("103",), ("c",): ("7",)} == state.values
+    more = rows_of([("c", 17), ("b", 114), ("a", 121)], 6)
+    (found,) = first.handleInputRows((5,), iter([more]), TimerValues(0, 0))
+    assert [b"7"] == found["value"].tolist()
+
+
+def test_what_passed_is_forgotten_when_only_late_records_could_meet_it() -> None:
+    state = StateOfBucket()
+    first = FirstRecords(10)
+    first.init(state)
+    list(first.handleInputRows((5,), iter([rows_of([("a", 95), ("b", 103)])]), TimerValues(0, 0)))
+    assert {120} == state.timers
+    for watermark, left in ((105, {"a", "b"}), (106, {"b"}), (113, {"b"}), (120, set())):
+        assert not list(first.handleExpiredTimer((5,), TimerValues(0, watermark), None))
+        assert left == {by for (by,) in state.values}
