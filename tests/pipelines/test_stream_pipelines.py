@@ -119,6 +119,7 @@ def test_windows_are_what_python_computes(
 def test_windows_go_into_a_topic_as_json(
     spark: SparkSession, server: KledgerServer, tmp_path: Path
 ) -> None:
+    """A record that comes late, in a window that is closed, changes none, and gives no other."""
     create_topic(server.bootstrap, "counted", partitions=1)
     create_topic(server.bootstrap, "counts", partitions=2)
     times = (0, 1, 61_000, 600_000)
@@ -134,6 +135,10 @@ def test_windows_go_into_a_topic_as_json(
         (each["key"], each["count"], each["sum"], each["p99"]) for each in found
     )
     assert (4, 2, 0) == (summary.rows_in, summary.rows_out, summary.bad_records)
+    send(server.bootstrap, "counted", [SentRecord(b"a", b"7", START_MS + 2)])
+    summary = windows.run(spark, options)
+    assert (1, 0, 0) == (summary.rows_in, summary.rows_out, summary.bad_records)
+    assert len(found) == len(topic_records(server.bootstrap, "counts"))
 
 
 def test_wrong_expressions_are_wrong_calls(
