@@ -1,5 +1,6 @@
 """The README's commands that start several processes; only addresses are replaced."""
 
+import json
 import shlex
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from compat_tests.deadlines import ask_until
 from compat_tests.servers.ports import reserve_run
 from kledger.process import ServerProcess
 from tests.tidy.sources import ROOT
@@ -56,26 +58,43 @@ def test_two_workers_are_two_brokers(tmp_path: Path) -> None:
             each.close()
 
 
-def test_three_brokers_own_a_cluster_one_after_another(postgres_url: str, tmp_path: Path) -> None:
-    replaced = {URL: postgres_url, STORE: (tmp_path / "objects").as_uri()}
+def test_three_servers_divide_the_nodes_of_a_cluster(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = (tmp_path / "objects").as_uri()
+    replaced = {URL: postgres_url, STORE: store, "0.0.0.0:9092": "127.0.0.1:0"}
+    exported = f"export KLEDGER_CLUSTER_URL={URL} KLEDGER_CLUSTER_STORE={STORE}\n"
+    assert exported in (ROOT / "README.md").read_text()
+    monkeypatch.setenv("KLEDGER_CLUSTER_URL", postgres_url)
+    monkeypatch.setenv("KLEDGER_CLUSTER_STORE", store)
     (init,), (status,) = commands("cluster init", replaced), commands("cluster status", replaced)
-    assert "no broker owns the cluster" in run(init)
+
+    def owners() -> set[int | None]:
+        found = json.loads(run([*status, "--json"]))["node_owners"]
+        return {each["server_id"] for each in found}
+
+    run(init)
+    assert {None} == owners()
     # The database of the tests is neither synced nor followed by a standby.
-    brokers = [
+    servers = [
         ServerProcess(*words, "--set", "cluster.sql.asynchronous=true")
-        for _, *words in commands("serve --cluster", replaced)
+        for _, *words in commands("--set node.id=", replaced)
     ]
-    first, second, third = brokers
+    first, second, third = servers
     try:
-        first.start()
-        second.begin().wait_until_standby()
-        third.begin().wait_until_standby()
-        shown = [line.split()[1:3] for line in run(status).splitlines()[-3:]]
-        assert [["owner", "1"], ["waiting", "2"], ["waiting", "3"]] == shown
+        for each in servers:
+            each.start()
+        ask_until(owners, {1, 2, 3}.__eq__, "every server owns nodes")
         assert 0 == third.stop()
+        ask_until(owners, {1, 2}.__eq__, "the others own the nodes of the stopped server")
         first.kill()
-        second.wait_until_ready()
-        assert ["owner", "2"] in [line.split()[1:3] for line in run(status).splitlines()]
+        ask_until(owners, {2}.__eq__, "the last server owns all nodes")
+        admin = AdminClient({"bootstrap.servers": second.kafka_address})
+        ask_until(
+            lambda: len(admin.list_topics(timeout=WAIT_S).brokers),
+            int(init[-1]).__eq__,
+            "a client sees each node as a broker",
+        )
     finally:
-        for each in brokers:
+        for each in servers:
             each.stop()
