@@ -90,6 +90,8 @@ REMARKS: dict[tuple[str, str, str], str] = {
     ("consume-100b", "cpu_ms_per_mb", OS): _BEHIND,
     ("consume-1k", "mb_per_s", OS): _BEHIND,
     ("consume-100b", "mb_per_s", OS): _BEHIND,
+    ("consume-java-100b", "mb_per_s", OS): _BEHIND,
+    ("consume-java-100b", "cpu_ms_per_mb", OS): _BEHIND,
     ("round-trip-100b", "p50_ms", OS): _WAKE,
     ("produce-100b", "mb_per_s", OS): _SPREAD,
     ("request-100b", "cpu_us_per_request", OS): _WAKE,
