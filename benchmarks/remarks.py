@@ -27,6 +27,11 @@ _BEHIND = (
     " and their checksums are verified; Apache Kafka passes the page cache to the socket with"
     " sendfile. Decision 0048 lists the cost of each part"
 )
+_RECEIVED = (
+    "Each received message is an object with an id of its own, made in Python; aiokafka's records"
+    " come from a decoder in C. Remote, gRPC and protobuf copy each chunk of messages once more on"
+    " both sides"
+)
 _WAKE = (
     "With one batch for each iteration of the event loop, the fixed costs of an iteration are not"
     " shared; in the profile below no other function stands out behind sockets and the write."
@@ -119,6 +124,11 @@ REMARKS: dict[tuple[str, str, str], str] = {
         for query in ("count", "json", "parquet")
     },
     **{(case, "parquet_mb_per_s", SPARK_DIRECT): _PARQUET for case in ("spark-1k", "spark-1k-lz4")},
+    **{
+        (case, figure, subject): _RECEIVED
+        for case in ("native-consume-1k", "native-shared-1-1k")
+        for figure, subject in (("records_per_s", EMBEDDED), ("cpu_all_ms_per_mb", REMOTE))
+    },
     **{("native-produce-1k", "records_per_s", subject): _GROUPS for subject in (EMBEDDED, REMOTE)},
     **{
         (f"named-{work}-{channels}", figure, subject): words
