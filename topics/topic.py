@@ -83,6 +83,7 @@ class Topic:
         """The id, for the same caches."""
         self.epoch = 0
         self.is_deleted = False
+        self._is_closed = False
         self.keeps_open = False
         """Whether idle partitions stay open."""
         self.namespace_configs = namespace_configs
@@ -189,7 +190,7 @@ class Topic:
         """Return a partition; open it if it is closed.
 
         Raises:
-            UnknownPartition: the topic has no such partition, or was deleted.
+            UnknownPartition: the topic has no such partition, or was deleted or closed.
             NotLeader: another broker leads it.
             TopicStorageFailed: it cannot be opened now.
         """
@@ -207,8 +208,8 @@ class Topic:
             except TopicStorageFailed:
                 self._check(index)  # its ledger was fenced because the topic was deleted meanwhile
                 raise
-            if self.is_deleted:
-                opened.mark_closed("deleted")
+            if self.is_deleted or self._is_closed:
+                opened.mark_closed("deleted" if self.is_deleted else "closed")
                 self._check(index)
             opened.on_fault = self._release_closed
             opened.reconfigure(self.config)  # it may have changed meanwhile
@@ -356,7 +357,8 @@ class Topic:
             self._deleted_offloads.pop()
 
     async def close(self) -> None:
-        """Close all partitions; idempotent."""
+        """Close all partitions, and open none again; idempotent."""
+        self._is_closed = True
         partitions = list(self._partitions.values())
         self._partitions.clear()
         for partition in partitions:
@@ -365,6 +367,8 @@ class Topic:
     def _check(self, index: int) -> None:
         if self.is_deleted:
             raise UnknownPartition(f"topic {self.name} ({self.id}) is deleted")
+        if self._is_closed:
+            raise UnknownPartition(f"topic {self.name} is closed")
         if not 0 <= index < self.partition_count:
             raise UnknownPartition(
                 f"partition {index} of {self.name}, expected 0 to {self.partition_count - 1}"

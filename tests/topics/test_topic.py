@@ -43,6 +43,20 @@ async def test_deletion_during_opening_is_noticed() -> None:
         assert topic.is_deleted
 
 
+async def test_closed_topic_opens_no_partition() -> None:
+    """Retention that went on while the server stopped opened one, and failed on its supervisor."""
+    async with open_topics() as opened:
+        topic = await opened.registry.create("a", partitions=2)
+        opening = asyncio.ensure_future(topic.open_partition(0))
+        await asyncio.sleep(0)
+        await opened.registry.close()
+        (outcome,) = await asyncio.gather(opening, return_exceptions=True)
+        assert isinstance(outcome, UnknownPartition) or getattr(outcome, "is_closed", False)
+        with pytest.raises(UnknownPartition, match="topic a is closed"):
+            await topic.open_partition(1)
+        assert [] == topic.open_partitions()
+
+
 async def test_configs_reach_open_partitions() -> None:
     async with open_topics() as opened:
         topic = await opened.registry.create("a")

@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeAlias
 from kledger.ledger import (
     EARLIEST,
     LATEST,
-    AlreadyClosed,
     CompactedLedgerReplaced,
     LedgerError,
     LedgerStore,
@@ -213,10 +212,7 @@ class LogTrimmer:
 
         Raises:
             LedgerError: it was not stored; the next call removes the rest.
-            AlreadyClosed: the server is stopping.
         """
-        if self._supervisor.is_closed:
-            raise AlreadyClosed(f"nothing is removed from {self._ledger.name} any more")
         work = self._remove_old(config, now_ms, moved, committed_offset)
         await self._supervisor.finish(work, f"removal from {self._ledger.name}")
 
