@@ -216,8 +216,7 @@ async def test_aborted_records_are_hidden_after_a_restart() -> None:
         await two.write("b")
         topic = serving_.topics.registry.get("orders")
         assert topic is not None
-        await one.log.close()
-        await serving_.topics.registry.close()
+        await topic.close_partition(0)
         reopened = await serving_.log()
         assert reopened is not one.log
         link = Link()
