@@ -50,8 +50,8 @@ def compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
 def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
     """Send and fetch at a steady rate, before and during the compaction of another topic.
 
-    Also beside a process that only computes, with the priority of a compaction: no server can do
-    better than that on as few cores.
+    Also beside a process that only computes, with the priority of a compaction: what any process
+    costs on as few cores.
     """
     with testbed.own_server(subject, is_native=True, settings=_OURS) as server:
         assert isinstance(server, KledgerServer)

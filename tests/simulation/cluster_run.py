@@ -5,6 +5,7 @@ hides all of them. What a crash loses is what was not committed in the database.
 Must not know: how the engine stores anything.
 """
 
+from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -100,10 +101,7 @@ class ClusterRun(Run):
         failure = super().go()
         if failure is None:
             return None
-        return Failure(
-            failure.seed, failure.life, failure.step, failure.error, failure.trace, failure.stack,
-            subject="--cluster ",
-        )  # fmt: skip
+        return replace(failure, subject="--cluster ")
 
     def _new_engine(self) -> SimulatedEngine:
         make = partial(SimulatedClusterEngine.over(self.cluster), self._disk, self._faults)

@@ -8,11 +8,12 @@ Must not know: the use of the result.
 import gc
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import Self
 
 from kledger.ledger import LedgerStore
 from kledger.ledger.engine.base import CommitGroup
@@ -57,6 +58,28 @@ class Failure:
     stack: str
     subject: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        error: Exception,
+        *,
+        seed: int,
+        trace: Sequence[str],
+        life: int = 0,
+        step: int,
+        subject: str = "",
+    ) -> Self:
+        """Return that of an error that was raised while a seed ran."""
+        return cls(
+            seed=seed,
+            life=life,
+            step=step,
+            error=f"{type(error).__name__}: {error}",
+            trace=tuple(trace),
+            stack="".join(traceback.format_exception(error)),
+            subject=subject,
+        )
+
     def __str__(self) -> str:
         return "\n".join(
             (
@@ -96,25 +119,14 @@ class Run:
     def go(self) -> Failure | None:
         """Run all lives; return the failure, if there is one."""
         self._write_line(f"seed {self.seed}: {self._profile}")
-        crashes = Crashes(self._schedule.interrupt)
-        for logger in FAULT_LOGGERS:
-            logger.addHandler(crashes)
         try:
-            for life in range(self._profile.lives):
-                self._life = life
-                self._live(self._random.choice(list(Ending)))
+            with stopping_at_crashes(self._schedule):
+                for life in range(self._profile.lives):
+                    self._life = life
+                    self._live(self._random.choice(list(Ending)))
         except Exception as error:  # noqa: BLE001 - whatever it is, it breaks the run
-            return Failure(
-                seed=self.seed,
-                life=self._life,
-                step=self._scene.step if self._scene else -1,
-                error=f"{type(error).__name__}: {error}",
-                trace=tuple(self.trace),
-                stack="".join(traceback.format_exception(error)),
-            )
-        finally:
-            for logger in FAULT_LOGGERS:
-                logger.removeHandler(crashes)
+            step = self._scene.step if self._scene else -1
+            return Failure.of(error, seed=self.seed, trace=self.trace, life=self._life, step=step)
         return None
 
     def _live(self, ending: Ending) -> None:
@@ -205,6 +217,19 @@ class Crashes(logging.Handler):
         if isinstance(error, InjectedFault):
             return
         self._interrupt(error or InvariantBroken(record.getMessage()))
+
+
+@contextmanager
+def stopping_at_crashes(schedule: Schedule) -> Iterator[None]:
+    """Let crashes and contained faults that were not injected stop what runs in the body."""
+    crashes = Crashes(schedule.interrupt)
+    for logger in FAULT_LOGGERS:
+        logger.addHandler(crashes)
+    try:
+        yield
+    finally:
+        for logger in FAULT_LOGGERS:
+            logger.removeHandler(crashes)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ which it must be caught; without a mistake all seeds pass (test_simulation).
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -67,20 +67,10 @@ from kledger.subscriptions.dispatch.replay_queue_state import KeyHashQueues
 from kledger.subscriptions.model import RecordMask
 from kledger.subscriptions.subscription import Subscription
 from tests.simulation.faults import InjectedFault
-from tests.simulation.run import Failure, simulation
-from tests.simulation.seeds import run_seed
+from tests.simulation.planted import PlantedMistake, expect_caught, mistake_name
+from tests.simulation.run import Run
 
 pytestmark = pytest.mark.slow
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A wrong variant, and the method that it replaces."""
-
-    owner: object
-    method: str
-    wrong: Callable[..., Any]
-    seeds: int
 
 
 def confirms_before_the_sync(committer: Committer) -> None:
@@ -379,61 +369,59 @@ right_submit_for = Committer.submit_for
 right_commit_finished = Committer._commit_finished
 
 MISTAKES = (
-    Mistake(Committer, "_start", confirms_before_the_sync, seeds=10),
-    Mistake(ManagedLedger, "confirm", confirms_before_the_reader_may_see, seeds=10),
-    Mistake(ManagedLedger, "revert", keeps_ids_after_a_failure, seeds=50),
-    Mistake(Committer, "submit_for", removes_data_first, seeds=500),
-    Mistake(EntryCache, "drop", keeps_the_cache, seeds=1000),
-    Mistake(ManagedLedger, "fence", lets_a_stale_owner_go_on, seeds=10),
-    Mistake(recovery, "_count", believes_the_mark, seeds=10),
-    Mistake(Committer, "_commit_finished", tries_a_sync_again, seeds=500),
-    Mistake(CursorWriter, "settle", returns_before_it_is_durable, seeds=200),
-    Mistake(retention_plan, "_before_boundary", trims_past_the_slowest, seeds=50),
-    Mistake(CursorStateRevisionController, "is_outdated", delivers_what_was_read_before, seeds=50),
-    Mistake(CursorWriter, "delete", leaves_the_progress, seeds=200),
-    Mistake(CursorRowsState, "begin_whole", repeats_a_generation, seeds=500),
-    Mistake(CursorChanges, "require_whole_row", forgets_what_was_not_written, seeds=500),
-    Mistake(Cursor, "_replace", moves_at_once, seeds=50),
-    Mistake(CursorReads, "wake", sleeps_on, seeds=50),
-    Mistake(MultipleConsumersState, "_give_back", forgets_consumers_that_left, seeds=500),
-    Mistake(KeyHashQueues, "is_first", breaks_the_order_of_keys, seeds=1000),
-    Mistake(Dispatcher, "_remaining", hands_out_whole_entries, seeds=300),
-    Mistake(Cursor, "wait_durable", acknowledges_in_memory, seeds=200),
-    Mistake(ConsumerState, "count_delivered", forgets_to_count, seeds=50),
-    Mistake(Listeners, "notify", stops_at_a_raising_listener, seeds=50),
-    Mistake(TimerHandle, "fire", lets_a_timer_end_all_timers, seeds=200),
-    Mistake(Subscription, "close_after_fault", stays_open_after_a_fault, seeds=200),
-    Mistake(Compactions, "_complete", completes_without_its_cursor, seeds=500),
-    Mistake(Compactions, "_abort", forgets_what_it_wrote, seeds=500),
-    Mistake(recovery, "plan_recovery", leaves_unfinished_compactions, seeds=500),
-    Mistake(CompactionWriter, "_check_whole", completes_what_lacks_entries, seeds=500),
-    Mistake(CursorState, "ledgers_removed", moves_over_what_was_kept, seeds=500),
-    Mistake(CompactedPositions, "note_read", forgets_what_was_read, seeds=300),
-    Mistake(CopyDeletions, "attempt_begins", lets_deletions_meet_attempts, seeds=200),
-    Mistake(CopyDeletions, "_is_needed", believes_what_it_read_before, seeds=500),
-    Mistake(CopyDeletions, "_is_repeated_later", deletes_a_broken_attempt_once, seeds=500),
-    Mistake(Offloads, "_complete", ends_an_attempt_before_its_outcome, seeds=500),
-    Mistake(offloads, "prepared", names_no_row, seeds=200),
-    Mistake(offloads, "completed", keeps_the_row_of_an_attempt, seeds=50),
-    Mistake(LedgerListState, "removal", leaves_the_copies_of_what_is_removed, seeds=50),
-    Mistake(recovery, "deletion_rows", leaves_the_copies_of_what_is_deleted, seeds=500),
-    Mistake(entry_sources, "plan_read_sources", asks_the_primary_that_was_deleted, seeds=200),
-    Mistake(Committer, "make_durable", changes_the_tier_before_the_log_is_synced, seeds=1000),
-    Mistake(ManagedLedger, "close_after_fault", goes_on_after_a_fault, seeds=200),
+    PlantedMistake(Committer, "_start", confirms_before_the_sync, seeds=10),
+    PlantedMistake(ManagedLedger, "confirm", confirms_before_the_reader_may_see, seeds=10),
+    PlantedMistake(ManagedLedger, "revert", keeps_ids_after_a_failure, seeds=50),
+    PlantedMistake(Committer, "submit_for", removes_data_first, seeds=500),
+    PlantedMistake(EntryCache, "drop", keeps_the_cache, seeds=1000),
+    PlantedMistake(ManagedLedger, "fence", lets_a_stale_owner_go_on, seeds=10),
+    PlantedMistake(recovery, "_count", believes_the_mark, seeds=10),
+    PlantedMistake(Committer, "_commit_finished", tries_a_sync_again, seeds=500),
+    PlantedMistake(CursorWriter, "settle", returns_before_it_is_durable, seeds=200),
+    PlantedMistake(retention_plan, "_before_boundary", trims_past_the_slowest, seeds=50),
+    PlantedMistake(
+        CursorStateRevisionController, "is_outdated", delivers_what_was_read_before, seeds=50
+    ),
+    PlantedMistake(CursorWriter, "delete", leaves_the_progress, seeds=200),
+    PlantedMistake(CursorRowsState, "begin_whole", repeats_a_generation, seeds=500),
+    PlantedMistake(CursorChanges, "require_whole_row", forgets_what_was_not_written, seeds=500),
+    PlantedMistake(Cursor, "_replace", moves_at_once, seeds=50),
+    PlantedMistake(CursorReads, "wake", sleeps_on, seeds=50),
+    PlantedMistake(MultipleConsumersState, "_give_back", forgets_consumers_that_left, seeds=500),
+    PlantedMistake(KeyHashQueues, "is_first", breaks_the_order_of_keys, seeds=1000),
+    PlantedMistake(Dispatcher, "_remaining", hands_out_whole_entries, seeds=300),
+    PlantedMistake(Cursor, "wait_durable", acknowledges_in_memory, seeds=200),
+    PlantedMistake(ConsumerState, "count_delivered", forgets_to_count, seeds=50),
+    PlantedMistake(Listeners, "notify", stops_at_a_raising_listener, seeds=50),
+    PlantedMistake(TimerHandle, "fire", lets_a_timer_end_all_timers, seeds=200),
+    PlantedMistake(Subscription, "close_after_fault", stays_open_after_a_fault, seeds=200),
+    PlantedMistake(Compactions, "_complete", completes_without_its_cursor, seeds=500),
+    PlantedMistake(Compactions, "_abort", forgets_what_it_wrote, seeds=500),
+    PlantedMistake(recovery, "plan_recovery", leaves_unfinished_compactions, seeds=500),
+    PlantedMistake(CompactionWriter, "_check_whole", completes_what_lacks_entries, seeds=500),
+    PlantedMistake(CursorState, "ledgers_removed", moves_over_what_was_kept, seeds=500),
+    PlantedMistake(CompactedPositions, "note_read", forgets_what_was_read, seeds=300),
+    PlantedMistake(CopyDeletions, "attempt_begins", lets_deletions_meet_attempts, seeds=200),
+    PlantedMistake(CopyDeletions, "_is_needed", believes_what_it_read_before, seeds=500),
+    PlantedMistake(CopyDeletions, "_is_repeated_later", deletes_a_broken_attempt_once, seeds=500),
+    PlantedMistake(Offloads, "_complete", ends_an_attempt_before_its_outcome, seeds=500),
+    PlantedMistake(offloads, "prepared", names_no_row, seeds=200),
+    PlantedMistake(offloads, "completed", keeps_the_row_of_an_attempt, seeds=50),
+    PlantedMistake(LedgerListState, "removal", leaves_the_copies_of_what_is_removed, seeds=50),
+    PlantedMistake(recovery, "deletion_rows", leaves_the_copies_of_what_is_deleted, seeds=500),
+    PlantedMistake(
+        entry_sources, "plan_read_sources", asks_the_primary_that_was_deleted, seeds=200
+    ),
+    PlantedMistake(
+        Committer, "make_durable", changes_the_tier_before_the_log_is_synced, seeds=1000
+    ),
+    PlantedMistake(ManagedLedger, "close_after_fault", goes_on_after_a_fault, seeds=200),
 )
 
 
-def first_failure(seeds: Iterable[int]) -> Failure | None:
-    with simulation():
-        return next((failure for seed in seeds if (failure := run_seed(seed))), None)
-
-
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.wrong.__name__)
-def test_a_planted_mistake_is_caught(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mistake.owner, mistake.method, mistake.wrong)
-    failure = first_failure(range(mistake.seeds))
-    assert failure is not None, f"not caught within {mistake.seeds} seeds"
-    assert f"--seed {failure.seed} --trace" in str(failure)
-    again = first_failure([failure.seed])
-    assert again is not None
-    assert (failure.step, failure.error, failure.trace) == (again.step, again.error, again.trace)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=mistake_name)
+def test_a_planted_mistake_is_caught(
+    mistake: PlantedMistake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure, again = expect_caught(mistake, Run, "tests.simulation", monkeypatch)
+    assert failure.error == again.error

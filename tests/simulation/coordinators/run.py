@@ -6,7 +6,6 @@ Must not know: which requests there are.
 """
 
 import asyncio
-import traceback
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -25,7 +24,7 @@ from tests.simulation.engine import SimulatedEngine
 from tests.simulation.faults import Faults
 from tests.simulation.life import Crash, Ending
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.run import FAULT_LOGGERS, Crashes, Failure
+from tests.simulation.run import Failure, stopping_at_crashes
 from tests.simulation.schedule import Schedule
 from tests.simulation.seed_profile import SeedProfile
 from tests.simulation.threads import simulated_threads
@@ -53,29 +52,25 @@ class CoordinatorRun:
     def go(self) -> Failure | None:
         """Run all lives; return the failure, if there is one."""
         self._write_line(f"seed {self.seed}: {self._profile}")
-        crashes = Crashes(self._schedule.interrupt)
-        for logger in FAULT_LOGGERS:
-            logger.addHandler(crashes)
         try:
-            with patch("kledger.gateway.coordinator.shard_counts.COORDINATOR_SHARD_COUNT", SHARDS):
+            with (
+                stopping_at_crashes(self._schedule),
+                patch("kledger.gateway.coordinator.shard_counts.COORDINATOR_SHARD_COUNT", SHARDS),
+            ):
                 for life in range(self._profile.lives):
                     self._life = life
                     self._live(self._ending())
                 self._life += 1
                 self._live(Ending.CLOSED)
         except Exception as error:  # noqa: BLE001 - whatever it is, it breaks the run
-            return Failure(
+            return Failure.of(
+                error,
                 seed=self.seed,
+                trace=self.trace,
                 life=self._life,
                 step=self._scene.step if self._scene else -1,
-                error=f"{type(error).__name__}: {error}",
-                trace=tuple(self.trace),
-                stack="".join(traceback.format_exception(error)),
                 subject="--coordinators ",
             )
-        finally:
-            for logger in FAULT_LOGGERS:
-                logger.removeHandler(crashes)
         return None
 
     def _ending(self) -> Ending:

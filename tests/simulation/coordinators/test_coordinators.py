@@ -5,9 +5,7 @@ mistakes are planted, and every one is caught within so many seeds.
 """
 
 import os
-from collections.abc import Callable, Iterable, Set
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Set
 
 import pytest
 
@@ -23,8 +21,8 @@ from kledger.gateway.coordinator.transactions.txn_record import TxnRecord
 from kledger.ledger.record_table import RecordChange
 from kledger.offsets import OffsetStore, StoredOffsets
 from tests.simulation.coordinators.run import CoordinatorRun
-from tests.simulation.run import Failure, simulation
-from tests.simulation.seeds import run_seed, run_seeds
+from tests.simulation.planted import PlantedMistake, expect_caught, mistake_name
+from tests.simulation.seeds import run_seeds
 
 SEEDS = 40
 ALL_SEEDS = 2_000
@@ -42,16 +40,6 @@ def test_shards_hold_wherever_they_move() -> None:
 @pytest.mark.slow
 def test_shards_hold_for_many_seeds() -> None:
     hold(range(SEEDS, ALL_SEEDS))
-
-
-@dataclass(frozen=True)
-class PlantedMistake:
-    """A wrong variant, and the method that it replaces."""
-
-    owner: object
-    method: str
-    wrong: Callable[..., Any]
-    seeds: int
 
 
 async def forgets_what_is_being_written(shards: GroupShards, _: Includes) -> None:
@@ -130,24 +118,11 @@ MISTAKES = (
 )
 
 
-def first_failure(seeds: Iterable[int]) -> Failure | None:
-    with simulation():
-        return next(
-            (failure for seed in seeds if (failure := run_seed(seed, CoordinatorRun))), None
-        )
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.wrong.__name__)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=mistake_name)
 def test_a_planted_mistake_about_shards_is_caught(
     mistake: PlantedMistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mistake.owner, mistake.method, mistake.wrong)
-    failure = first_failure(range(mistake.seeds))
-    assert failure is not None, f"not caught within {mistake.seeds} seeds"
-    assert f"--coordinators --seed {failure.seed} --trace" in str(failure)
-    again = first_failure([failure.seed])
-    assert again is not None
-    assert (failure.step, failure.trace) == (again.step, again.trace)
+    failure, again = expect_caught(mistake, CoordinatorRun, "--coordinators", monkeypatch)
     # Pytest adds the addresses of objects to the message of an assertion, in lines of their own.
     assert failure.error.splitlines()[0] == again.error.splitlines()[0]

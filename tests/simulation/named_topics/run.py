@@ -6,7 +6,6 @@ Must not know: which actions there are.
 """
 
 import asyncio
-import traceback
 from dataclasses import replace
 from random import Random
 from unittest.mock import patch
@@ -29,7 +28,7 @@ from tests.simulation.named_topics.world import (
     TopicSettings,
     World,
 )
-from tests.simulation.run import FAULT_LOGGERS, Crashes, Failure
+from tests.simulation.run import Failure, stopping_at_crashes
 from tests.simulation.schedule import Schedule
 from tests.simulation.seed_profile import SeedProfile
 
@@ -76,32 +75,26 @@ class NamedTopicRun:
     def go(self) -> Failure | None:
         """Run; return the failure, if there is one."""
         self._write_line(f"seed {self.seed}: {self._profile}, {self._settings}")
-        crashes = Crashes(self._schedule.interrupt)
-        for logger in FAULT_LOGGERS:
-            logger.addHandler(crashes)
         loop = SimulatedLoop(self._schedule)
-        try:
-            with patch(
-                "kledger.native.client.named_topics.subscriber.SubscriberState", WatchedState
-            ):
-                loop.run(self._serve(loop))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it breaks the run
-            return Failure(
-                seed=self.seed,
-                life=self._world.starts if self._world else 0,
-                step=self._world.step if self._world else -1,
-                error=f"{type(error).__name__}: {error}",
-                trace=tuple(self.trace),
-                stack="".join(traceback.format_exception(error)),
-                subject="--named-topics ",
-            )
-        finally:
-            if self._world is not None:
-                self._world.is_over = True
-            loop.end()
-            self._schedule.forget_all()
-            for logger in FAULT_LOGGERS:
-                logger.removeHandler(crashes)
+        watched = "kledger.native.client.named_topics.subscriber.SubscriberState"
+        with stopping_at_crashes(self._schedule):
+            try:
+                with patch(watched, WatchedState):
+                    loop.run(self._serve(loop))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it breaks the run
+                return Failure.of(
+                    error,
+                    seed=self.seed,
+                    trace=self.trace,
+                    life=self._world.starts if self._world else 0,
+                    step=self._world.step if self._world else -1,
+                    subject="--named-topics ",
+                )
+            finally:
+                if self._world is not None:
+                    self._world.is_over = True
+                loop.end()
+                self._schedule.forget_all()
         return None
 
     async def _serve(self, loop: SimulatedLoop) -> None:

@@ -5,7 +5,7 @@ mistakes are planted, and every one is caught within so many seeds, for its own 
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +38,9 @@ from kledger.native.client.named_topics.expired_elements import ExpiredElements
 from kledger.native.client.named_topics.subscriber_state import SubscriberState
 from kledger.topics import PartitionLog
 from tests.simulation.named_topics.run import NamedTopicRun
-from tests.simulation.run import Failure, simulation
-from tests.simulation.seeds import run_seed, run_seeds
+from tests.simulation.planted import first_failure
+from tests.simulation.run import simulation
+from tests.simulation.seeds import run_seeds
 
 SEEDS = 20
 ALL_SEEDS = 3_000
@@ -241,18 +242,13 @@ MISTAKES = (
 )
 
 
-def first_failure(seeds: Iterable[int]) -> Failure | None:
-    with simulation():
-        return next((failure for seed in seeds if (failure := run_seed(seed, NamedTopicRun))), None)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.wrong.__name__)
 def test_a_planted_mistake_about_named_topics_is_caught(
     mistake: TopicMistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mistake.owner, mistake.name, mistake.wrong)
-    failure = first_failure(range(mistake.seeds))
+    failure = first_failure(range(mistake.seeds), NamedTopicRun)
     assert failure is not None, f"not caught within {mistake.seeds} seeds"
     assert mistake.reason in failure.error
     assert f"--named-topics --seed {failure.seed} --trace" in str(failure)

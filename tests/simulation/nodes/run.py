@@ -7,7 +7,6 @@ evenly divided, nothing is left that no group names, and new owners have all tha
 """
 
 import asyncio
-import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.nodes.clients import NodeClients
 from tests.simulation.nodes.servers import NodeCluster, NodeFailed, SimulatedServer
 from tests.simulation.nodes.storage import LATE_MAX_MS, NodeStorage
-from tests.simulation.run import FAULT_LOGGERS, Crashes, Failure
+from tests.simulation.run import Failure, stopping_at_crashes
 from tests.simulation.schedule import Pace, Schedule
 
 SERVERS = (1, 2, 3)
@@ -96,27 +95,16 @@ class NodeRun:
             f"seed {self.seed}: {storage.nodes} nodes, faults {self._database_faults:.0%} of "
             f"statements, {self._object_faults:.0%} of requests"
         )
-        crashes = Crashes(self._schedule.interrupt)
-        for logger in FAULT_LOGGERS:
-            logger.addHandler(crashes)
         loop = SimulatedLoop(self._schedule)
         try:
-            with short_sweeps():
+            with stopping_at_crashes(self._schedule), short_sweeps():
                 loop.run(self._serve(loop))
         except Exception as error:  # noqa: BLE001 - whatever it is, it breaks the run
-            return Failure(
-                seed=self.seed,
-                life=0,
-                step=self._step,
-                error=f"{type(error).__name__}: {error}",
-                trace=tuple(self.trace),
-                stack="".join(traceback.format_exception(error)),
-                subject="--nodes ",
+            return Failure.of(
+                error, seed=self.seed, trace=self.trace, step=self._step, subject="--nodes "
             )
         finally:
             self._is_over = True
-            for logger in FAULT_LOGGERS:
-                logger.removeHandler(crashes)
             self._schedule.interruption = None
             unwinding = loop.create_task(self._unwind())
             unwinding.add_done_callback(lambda _: loop.stop())

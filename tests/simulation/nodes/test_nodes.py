@@ -5,10 +5,8 @@ mistakes are planted, and every one is caught within so many seeds.
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -28,7 +26,8 @@ from kledger.ledger.cluster.object_format import ObjectFooter
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
 from tests.simulation.nodes.run import NodeRun
-from tests.simulation.run import Failure, simulation
+from tests.simulation.planted import PlantedMistake, expect_caught, mistake_name
+from tests.simulation.run import simulation
 from tests.simulation.seeds import run_seed, run_seeds
 
 SEEDS = 6
@@ -53,16 +52,6 @@ def test_seed_replays() -> None:
         runs = [NodeRun(1), NodeRun(1)]
         assert [None, None] == [each.go() for each in runs]
     assert runs[0].trace == runs[1].trace
-
-
-@dataclass(frozen=True)
-class PlantedMistake:
-    """A wrong variant, and what it replaces."""
-
-    owner: object
-    name: str
-    wrong: Any
-    seeds: int
 
 
 def acquires_from_a_live_owner(
@@ -146,22 +135,9 @@ MISTAKES = (
 )
 
 
-def first_failure(seeds: Iterable[int]) -> Failure | None:
-    with simulation():
-        return next((failure for seed in seeds if (failure := run_seed(seed, NodeRun))), None)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mistake", MISTAKES, ids=lambda mistake: getattr(mistake.wrong, "__name__", mistake.name)
-)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=mistake_name)
 def test_a_planted_mistake_about_nodes_is_caught(
     mistake: PlantedMistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mistake.owner, mistake.name, mistake.wrong)
-    failure = first_failure(range(mistake.seeds))
-    assert failure is not None, f"not caught within {mistake.seeds} seeds"
-    assert f"--nodes --seed {failure.seed} --trace" in str(failure)
-    again = first_failure([failure.seed])
-    assert again is not None
-    assert (failure.step, failure.trace) == (again.step, again.trace)
+    expect_caught(mistake, NodeRun, "--nodes", monkeypatch)

@@ -6,7 +6,6 @@ transaction has ended everywhere, as its producer was answered.
 """
 
 import asyncio
-import traceback
 from collections.abc import Coroutine
 from random import Random
 from typing import Any
@@ -16,7 +15,7 @@ from tests.simulation.invariants import InvariantBroken
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.peers.brokers import BROKER_IDS, SimulatedPeers
 from tests.simulation.peers.producing import PRODUCERS, Producers
-from tests.simulation.run import FAULT_LOGGERS, Crashes, Failure
+from tests.simulation.run import Failure, stopping_at_crashes
 from tests.simulation.schedule import Pace, Schedule
 
 STEPS = 60
@@ -47,28 +46,18 @@ class PeerRun:
     def go(self) -> Failure | None:
         """Run it; return the failure, if there is one."""
         self._write_line(f"seed {self.seed}: {self._cuts:.0%} are lost")
-        crashes = Crashes(self._schedule.interrupt)
-        for logger in FAULT_LOGGERS:
-            logger.addHandler(crashes)
         loop = SimulatedLoop(self._schedule)
-        try:
-            loop.run(self._serve(loop))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it breaks the run
-            return Failure(
-                seed=self.seed,
-                life=0,
-                step=self._step,
-                error=f"{type(error).__name__}: {error}",
-                trace=tuple(self.trace),
-                stack="".join(traceback.format_exception(error)),
-                subject="--peers ",
-            )
-        finally:
-            self._is_over = True
-            loop.end()
-            self._schedule.forget_all()
-            for logger in FAULT_LOGGERS:
-                logger.removeHandler(crashes)
+        with stopping_at_crashes(self._schedule):
+            try:
+                loop.run(self._serve(loop))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it breaks the run
+                return Failure.of(
+                    error, seed=self.seed, trace=self.trace, step=self._step, subject="--peers "
+                )
+            finally:
+                self._is_over = True
+                loop.end()
+                self._schedule.forget_all()
         return None
 
     async def _serve(self, loop: SimulatedLoop) -> None:

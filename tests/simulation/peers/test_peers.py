@@ -6,7 +6,6 @@ mistakes are planted, and every one is caught within so many seeds.
 
 import os
 from collections.abc import Callable, Collection, Iterable, Set
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -20,7 +19,8 @@ from kledger.gateway.peers.remote_transactions import RemoteTransactions
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.offsets import TopicPartition
 from tests.simulation.peers.run import PeerRun
-from tests.simulation.run import Failure, simulation
+from tests.simulation.planted import PlantedMistake, expect_caught, mistake_name
+from tests.simulation.run import simulation
 from tests.simulation.seeds import run_seed, run_seeds
 
 SEEDS = 12
@@ -41,16 +41,6 @@ def test_transactions_over_two_brokers_end_as_was_answered() -> None:
 @pytest.mark.slow
 def test_transactions_over_two_brokers_end_for_many_seeds() -> None:
     hold(range(SEEDS, ALL_SEEDS))
-
-
-@dataclass(frozen=True)
-class PlantedMistake:
-    """A wrong variant, and what it replaces."""
-
-    owner: object
-    method: str
-    wrong: Any
-    seeds: int
 
 
 def keeps_answers(queue: QuestionQueue[Any, Any, Any], question: Any) -> Any:
@@ -120,22 +110,9 @@ MISTAKES = (
 )
 
 
-def first_failure(seeds: Iterable[int]) -> Failure | None:
-    with simulation():
-        return next((failure for seed in seeds if (failure := run_seed(seed, PeerRun))), None)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mistake", MISTAKES, ids=lambda mistake: getattr(mistake.wrong, "__name__", mistake.method)
-)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=mistake_name)
 def test_a_planted_mistake_about_peers_is_caught(
     mistake: PlantedMistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mistake.owner, mistake.method, mistake.wrong)
-    failure = first_failure(range(mistake.seeds))
-    assert failure is not None, f"not caught within {mistake.seeds} seeds"
-    assert f"--peers --seed {failure.seed} --trace" in str(failure)
-    again = first_failure([failure.seed])
-    assert again is not None
-    assert (failure.step, failure.trace) == (again.step, again.trace)
+    expect_caught(mistake, PeerRun, "--peers", monkeypatch)
