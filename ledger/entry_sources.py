@@ -6,7 +6,7 @@ dict lookup.
 Must not know: appends, cursors, how a source reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kledger.ledger.engine.base import Buffer
@@ -47,13 +47,28 @@ class EntrySources:
     """
 
     def __init__(
-        self, state: LedgerListState, services: StoreServices, name: str, counts: ReadCounts
+        self,
+        state: LedgerListState,
+        services: StoreServices,
+        check_readable: Callable[[], None],
+        *,
+        name: str,
+        counts: ReadCounts,
     ) -> None:
-        """Args: name: of the managed ledger, in messages."""
+        """Prepare.
+
+        Args:
+            state: the ledgers.
+            services: of the store.
+            check_readable: raises the error of a refused read, unless reads are served.
+            name: of the managed ledger, in messages.
+            counts: of the managed ledger.
+        """
         self.policies = OffloadPolicies()
         self.counts = counts
         self._state = state
         self._services = services
+        self._check_readable = check_readable
         self._name = name
 
     async def read(self, wanted: WantedEntries) -> tuple[Sequence[Buffer], ReadSource]:
@@ -116,9 +131,14 @@ class EntrySources:
     def _goes_on(self, wanted: WantedEntries, failed: list[ReadSource], error: LedgerError) -> bool:
         """Note a failure; return whether another source is asked.
 
-        Three cases: the ledger was trimmed, or its primary copy deleted, during the read: that is
-        no fault; the source failed, and there is another copy; it failed, and there is none.
+        Four cases: the managed ledger is being deleted, or was closed: its error is raised; the
+        ledger was trimmed, or its primary copy deleted, during the read: that is no fault; the
+        source failed, and there is another copy; it failed, and there is none.
+
+        Raises:
+            Fenced, AlreadyClosed: the managed ledger serves no reads any more.
         """
+        self._check_readable()
         ledger_id = wanted.start.ledger_id
         if not self._state.has_ledger(ledger_id):
             return False

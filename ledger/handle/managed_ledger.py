@@ -92,10 +92,12 @@ class ManagedLedger:
         self.has_failed = False
         self._list = state
         self._shown_as = config.shown_as or name
-        self._sources = EntrySources(state, services, self._shown_as, services.read_counts.of(name))
-        self._reader = LedgerReader(
-            state, services, self._handle_state.check_readable, self._sources
-        )
+        check_readable = self._handle_state.check_readable
+        self._sources = EntrySources(
+            state, services, check_readable,
+            name=self._shown_as, counts=services.read_counts.of(name),
+        )  # fmt: skip
+        self._reader = LedgerReader(state, services, check_readable, self._sources)
         self._listeners = Listeners(services.supervisor.containment)
         self.message_count = 0
         """Messages appended through this handle, confirmed or not; a statistic."""

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from kledger.ledger import Fenced, LedgerError, LedgerState, Position, StorageFailed
-from kledger.ledger.engine.errors import StorageError
+from kledger.ledger.engine.errors import EntryMissing, StorageError
 from kledger.ledger.metadata.keys import ID_COUNTER
 from kledger.ledger.testing import FaultyEngine
-from tests.ledger.words import SMALL, OpenStore, add_all, all_of, numbers
+from tests.ledger.words import COLD, SMALL, OpenStore, add_all, all_of, numbers
 
 
 def not_lost(error: LedgerError) -> None:
@@ -155,3 +155,22 @@ async def test_a_creation_that_was_not_written_is_none(open_store: OpenStore) ->
     assert again is not None
     await again.add_entry(b"2")
     assert [b"2"] == await all_of(again)
+
+
+async def test_a_read_that_meets_a_deletion_is_no_storage_fault(open_store: OpenStore) -> None:
+    """Found by the simulator: /health showed corrupt data after a topic was deleted."""
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine, config=COLD)
+    ml = await store.open_managed_ledger("orders")
+    position = await ml.add_entry(b"0")
+    read, commit = engine.hold_next("read"), engine.hold_next("commit")
+    reading = asyncio.ensure_future(ml.read_entry(position))
+    await read.reached()
+    deleting = asyncio.ensure_future(store.delete_managed_ledger("orders"))
+    await commit.reached()
+    read.fail(EntryMissing(*position))
+    with pytest.raises(Fenced, match="orders is fenced"):
+        await reading
+    commit.release()
+    await deleting
+    assert [] == store.health.faults()
