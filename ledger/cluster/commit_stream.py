@@ -83,7 +83,8 @@ class CommitStream:
         """Commit a change; return its id, which is that of its group, if it has one.
 
         Raises:
-            SessionFenced, CommitsLost: nothing of it is there; so does every later call.
+            SessionFenced, CommitsLost: it is there only if its connection broke before another
+                session closed this one; every later call raises the same.
             StreamStopped: it may be there.
         """
         if self.ended is not None:

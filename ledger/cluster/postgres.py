@@ -124,9 +124,9 @@ class PostgresDatabase:
                 return None
             self._change(statements.FORGET_SESSIONS)
             return AcquiredEpoch(epoch, seq)
-        for state, epoch, seq in self._read(statements.STREAM, session):
-            if state == SessionState.OPEN:
-                return AcquiredEpoch(epoch, seq)
+        # Reading that it is the owner would not do: that may not be replicated yet.
+        for epoch, seq in self._change(statements.CONFIRM_OWNER, session):
+            return AcquiredEpoch(epoch, seq)
         raise session_closed(session)
 
     def commit(self, session: SessionId, seq: int, change: Change) -> None:

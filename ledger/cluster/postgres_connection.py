@@ -51,6 +51,8 @@ _RETRIABLE_CLASSES: Final = ("40", "53", "55", "57", "58")
 """SQLSTATE classes: rolled back by concurrency, no resources, not in that state, stopped by an
 operator, error of the system."""
 _READ_ONLY: Final = "25006"
+_COMPLETION_UNKNOWN: Final = "40003"
+"""A database with PostgreSQL's protocol says so if it has lost the outcome itself."""
 
 
 class PostgresConnection:
@@ -191,7 +193,7 @@ def _notice_lost_peer(connection: Any) -> None:
 
 def _answered(error: Exception) -> DatabaseError | None:
     """Translate the error of a statement that changed nothing; None: unknown."""
-    if not isinstance(error, exceptions.PostgresError):
+    if not isinstance(error, exceptions.PostgresError) or error.sqlstate == _COMPLETION_UNKNOWN:
         return None
     # Without a severity it is the library's own: it could not encode an argument.
     is_unsent = isinstance(error, exceptions.DataError) and error.severity_en is None

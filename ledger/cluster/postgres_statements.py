@@ -118,7 +118,13 @@ FROM mine LEFT JOIN acquired ON true
 WHERE t.session_id = mine.session_id
 RETURNING t.state, t.epoch, t.seq
 """
-"""Nothing if the session does not wait; see `STREAM`."""
+"""Nothing if the session does not wait; see `CONFIRM_OWNER`."""
+
+CONFIRM_OWNER: Final = """
+UPDATE stream SET moved_at = clock_timestamp() WHERE session_id = $1 AND state = 1
+RETURNING epoch, seq
+"""
+"""The answer waits for the synchronous standby, which then knows the owner, too."""
 
 FORGET_SESSIONS: Final = """
 WITH forgotten AS (

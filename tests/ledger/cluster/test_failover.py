@@ -13,13 +13,14 @@ from kledger.ledger.cluster.database import (
     AcquiredEpoch,
     Change,
     CommitsLost,
+    OwnerObservation,
     SessionId,
     UnknownOutcome,
 )
 from kledger.ledger.cluster.postgres import PostgresDatabase
 from kledger.ledger.cluster.shared_statements import CREATE_SHARED
 from kledger.ledger.shared_tables import SharedTables
-from tests.ledger.cluster.database_words import groups, inline, owner, put, rows
+from tests.ledger.cluster.database_words import broker, groups, inline, owner, put, rows
 from tests.ledger.shared_words import SharedWords, node_tables, shared_database
 from tests.ledger.shared_words import put as put_word
 from tests.postgres_server import USER, PostgresServer
@@ -153,6 +154,24 @@ def test_cancelled_wait_for_the_standby_is_an_unknown_outcome(
     pair.wait_until_kept()
     pair.fail_over()
     assert {b"a": b"v"} == rows(pair.database)
+
+
+def test_repeated_acquisition_waits_for_the_standby(pair: Pair, thread: ThreadPoolExecutor) -> None:
+    """A failover could lose an owner that took what it read of itself for an answer."""
+    session = pair.database.begin_session(broker(1))
+    pair.standby.stop()
+    outcome = thread.submit(pair.database.acquire, session)
+    pair.primary.execute(f"SELECT pg_cancel_backend({pair.wait_for_waiting_commit()})")
+    with pytest.raises(UnknownOutcome, match="may not be replicated"):
+        outcome.result(60)
+
+    again = thread.submit(pair.database.acquire, session)
+    pair.wait_for_waiting_commit()
+    pair.standby.start()
+    assert AcquiredEpoch(1, 0) == again.result(60)
+    pair.wait_until_kept()
+    pair.fail_over()
+    assert OwnerObservation(session, 0) == pair.database.observe()
 
 
 def test_terminated_wait_for_the_standby_is_an_unknown_outcome(

@@ -10,6 +10,7 @@ import pytest
 from kledger.ledger.cluster.commit_stream import CommitStream
 from kledger.ledger.cluster.database import (
     Change,
+    DatabaseError,
     DatabaseUnavailable,
     DatabaseUnusable,
     SessionId,
@@ -223,20 +224,29 @@ def test_url_that_cannot_be_used_is_refused(
         database.close()
 
 
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [("53100", DatabaseUnavailable), ("40001", DatabaseUnavailable), ("40003", UnknownOutcome)],
+    ids=["disk full", "serialization failure", "completion unknown"],
+)
 def test_statement_that_the_server_refuses_changes_nothing_and_may_be_repeated(
-    direct: PostgresDatabase, postgres_server: PostgresServer, postgres_url: str
+    direct: PostgresDatabase,
+    postgres_server: PostgresServer,
+    postgres_url: str,
+    state: str,
+    error: type[DatabaseError],
 ) -> None:
     session = owner(direct)
     name = postgres_url.partition("@/")[2].partition("?")[0]
     postgres_server.execute(
-        "CREATE FUNCTION kledger.full() RETURNS trigger LANGUAGE plpgsql AS"
-        " 'BEGIN RAISE EXCEPTION SQLSTATE ''53100'' USING MESSAGE = ''disk full''; END'",
-        "CREATE TRIGGER full_disk BEFORE INSERT ON kledger.row EXECUTE FUNCTION kledger.full()",
+        "CREATE FUNCTION kledger.refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        f" 'BEGIN RAISE EXCEPTION SQLSTATE ''{state}'' USING MESSAGE = ''not now''; END'",
+        "CREATE TRIGGER refusing BEFORE INSERT ON kledger.row EXECUTE FUNCTION kledger.refuse()",
         database=name,
     )
-    with pytest.raises(DatabaseUnavailable, match="disk full"):
+    with pytest.raises(error, match="not now"):
         direct.commit(session, 1, put(b"a"))
-    postgres_server.execute("DROP TRIGGER full_disk ON kledger.row", database=name)
+    postgres_server.execute("DROP TRIGGER refusing ON kledger.row", database=name)
     direct.commit(session, 1, put(b"a"))
 
 
