@@ -7,7 +7,7 @@ Must not know: SQL.
 
 import copy
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -87,6 +87,14 @@ class _Tables:
     preferred: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseSnapshot:
+    """A backup of a cluster, and of its nodes."""
+
+    tables: _Tables | None
+    nodes: Mapping[int, "DatabaseSnapshot"]
+
+
 class MemoryDatabase:
     """A database that ends with its process."""
 
@@ -109,16 +117,18 @@ class MemoryDatabase:
             found._node = node
         return found
 
-    def snapshot(self) -> object:
+    def snapshot(self) -> "DatabaseSnapshot":
         """Return a backup, for `restore`."""
         with self._lock:
-            return copy.deepcopy(self._created)
+            tables = copy.deepcopy(self._created)
+        return DatabaseSnapshot(tables, {each: it.snapshot() for each, it in self._nodes.items()})
 
-    def restore(self, snapshot: object) -> None:
+    def restore(self, snapshot: "DatabaseSnapshot") -> None:
         """Go back to a backup, as a failover to a server does that did not get the last commits."""
-        assert snapshot is None or isinstance(snapshot, _Tables), "no snapshot"
         with self._lock:
-            self._created = copy.deepcopy(snapshot)
+            self._created = copy.deepcopy(snapshot.tables)
+        for each, node in snapshot.nodes.items():
+            self.node(each).restore(node)
 
     # The methods of ClusterDatabase
 

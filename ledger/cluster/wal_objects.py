@@ -32,7 +32,7 @@ class WalObjects(Protocol):
         ...
 
     def begin_get(self, key: str, start: int, length: int) -> "Future[Buffer]":
-        """Begin to read bytes of an object, fewer if it ends before.
+        """Begin to read bytes of an object, all of them.
 
         It fails with ObjectMissing or ObjectStoreFailed.
         """
@@ -93,7 +93,7 @@ class StoredWalObjects:
 
     async def _get(self, key: str, start: int, length: int) -> Buffer:
         with _failures():
-            return await self._store.get_range(key, start, length)
+            return whole(await self._store.get_range(key, start, length), key, length)
 
     async def _delete(self, key: str) -> None:
         with _failures():
@@ -102,6 +102,13 @@ class StoredWalObjects:
     async def _list(self, prefix: str) -> Sequence[str]:
         with _failures():
             return [each.name for each in await self._store.list(prefix)]
+
+
+def whole(data: Buffer, key: str, length: int) -> Buffer:
+    """Return the bytes of a response. Raises ObjectStoreFailed: it ended early; ask again."""
+    if len(data) < length:
+        raise ObjectStoreFailed(f"getting {key}: got {len(data)} bytes, expected {length}")
+    return data
 
 
 @contextmanager

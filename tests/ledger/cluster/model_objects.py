@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from enum import Enum, auto
 from typing import Any, TypeVar
 
+from kledger.ledger.cluster import wal_objects
 from kledger.ledger.cluster.wal_objects import ObjectMissing, ObjectStoreFailed
 from kledger.ledger.engine.base import Buffer
 
@@ -25,6 +26,8 @@ class ObjectFault(Enum):
     LATE: the connection breaks; it is done later.
     SLOW: it takes `SLOW_MS`.
     MISSING: a GET does not find its object, though it is there.
+    HIDDEN: a PUT is done, but its object is found only after `HIDDEN_MS`.
+    TRUNCATED: the body of a response to a GET ends early.
     """
 
     NONE = auto()
@@ -33,9 +36,18 @@ class ObjectFault(Enum):
     LATE = auto()
     SLOW = auto()
     MISSING = auto()
+    HIDDEN = auto()
+    TRUNCATED = auto()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a request is done and answered, apart from what is special about a GET."""
+        return self not in {ObjectFault.FAILED, ObjectFault.ANSWER_LOST, ObjectFault.LATE}
 
 
 SLOW_MS = 5_000
+HIDDEN_MS = 5_000
+"""Shorter than an owner asks for an object that is missing."""
 PUT_MS = 40
 
 
@@ -46,6 +58,7 @@ class ModelBucket:
         self.objects: dict[str, bytes] = {}
         self.late: list[tuple[str, bytes]] = []
         self.now_ms = 0
+        self._hidden: dict[str, int] = {}
 
     def run_late(self) -> None:
         """Let all PUTs arrive that are under way."""
@@ -56,6 +69,31 @@ class ModelBucket:
     def store(self, key: str, data: bytes) -> None:
         assert self.objects.get(key, data) == data, f"{key} is written with two contents"
         self.objects[key] = data
+
+    def hide(self, key: str, now_ms: int) -> None:
+        """Let requests not find an object for a while."""
+        self._hidden[key] = now_ms + HIDDEN_MS
+
+    def find(self, key: str, start: int, length: int, fault: ObjectFault, now_ms: int) -> Buffer:
+        """Return bytes of an object. Raises ObjectMissing, ObjectStoreFailed."""
+        data = self.objects.get(key)
+        if data is None or fault is ObjectFault.MISSING or self._is_hidden(key, now_ms):
+            raise ObjectMissing(f"there is no object {key}")
+        found = memoryview(data)[start : start + length]
+        if fault is ObjectFault.TRUNCATED:
+            found = found[: len(found) // 2]
+        return wal_objects.whole(found, key, length)
+
+    def keys(self, prefix: str, now_ms: int) -> list[str]:
+        """Return the keys that a request finds below a prefix."""
+        return sorted(
+            key
+            for key in self.objects
+            if key.startswith(prefix) and not self._is_hidden(key, now_ms)
+        )
+
+    def _is_hidden(self, key: str, now_ms: int) -> bool:
+        return now_ms < self._hidden.get(key, 0)
 
 
 class ModelObjects:
@@ -87,6 +125,8 @@ class ModelObjects:
                 pass
             case _:
                 wait_ms = SLOW_MS if fault is ObjectFault.SLOW else PUT_MS
+                if fault is ObjectFault.HIDDEN:
+                    self._bucket.hide(key, self._bucket.now_ms)
                 self._later(wait_ms, future, lambda: self._bucket.store(key, taken))
                 return future
         future.set_exception(ObjectStoreFailed(f"putting {key}: {fault.name}"))
@@ -95,26 +135,26 @@ class ModelObjects:
     def begin_get(self, key: str, start: int, length: int) -> "Future[Buffer]":
         future: Future[Buffer] = Future()
         fault = self._begin("get", key)
-        data = self._bucket.objects.get(key)
-        if data is None or fault is ObjectFault.MISSING:
-            future.set_exception(ObjectMissing(f"there is no object {key}"))
-        elif fault in {ObjectFault.NONE, ObjectFault.SLOW}:
-            future.set_result(memoryview(data)[start : start + length])
-        else:
+        if not fault.is_answered:
             future.set_exception(ObjectStoreFailed(f"getting {key}: {fault.name}"))
+            return future
+        try:
+            future.set_result(self._bucket.find(key, start, length, fault, self._bucket.now_ms))
+        except ObjectStoreFailed as error:
+            future.set_exception(error)
         return future
 
     def delete(self, key: str) -> None:
         fault = self._begin("delete", key)
-        if fault in {ObjectFault.NONE, ObjectFault.SLOW, ObjectFault.ANSWER_LOST}:
+        if fault.is_answered or fault is ObjectFault.ANSWER_LOST:
             self._bucket.objects.pop(key, None)
-        if fault not in {ObjectFault.NONE, ObjectFault.SLOW}:
+        if not fault.is_answered:
             raise ObjectStoreFailed(f"deleting {key}: {fault.name}")
 
     def list(self, prefix: str) -> Sequence[str]:
-        if self._begin("list", prefix) not in {ObjectFault.NONE, ObjectFault.SLOW}:
+        if not self._begin("list", prefix).is_answered:
             raise ObjectStoreFailed(f"listing {prefix}")
-        return sorted(key for key in self._bucket.objects if key.startswith(prefix))
+        return self._bucket.keys(prefix, self._bucket.now_ms)
 
     def wait(self, requests: "Collection[Future[None]]", ms: int) -> None:
         """Let time pass until a request ends."""

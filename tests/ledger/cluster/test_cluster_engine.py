@@ -123,6 +123,29 @@ def test_store_that_is_away_fails_the_group_and_nothing_else(cluster: ModelClust
     assert 2 == entry_count(cluster.own())
 
 
+def test_truncated_response_is_asked_for_again() -> None:
+    """It was cached, and every read of its entries found them damaged."""
+    cluster = ModelCluster(limits=OBJECTS, cached=True)
+    store(cluster.own(), group_of(0))
+    cluster.object_fault = once(ObjectFault.TRUNCATED, "get")
+    engine = cluster.own()
+    assert 0 == engine.last_entry(7)
+    cluster.object_fault = once(ObjectFault.TRUNCATED, "get")
+    with pytest.raises(StorageError, match="expected") as raised:
+        engine.read(7, 0, 0, 100)
+    assert not isinstance(raised.value, EntryCorrupt)
+    assert [payload(0)] == engine.read(7, 0, 0, 100)
+
+
+def test_object_that_is_found_late_is_asked_for_again() -> None:
+    cluster = ModelCluster(limits=OBJECTS, cached=False)
+    engine = cluster.own()
+    cluster.object_fault = once(ObjectFault.HIDDEN)
+    store(engine, group_of(0))
+    assert [payload(0)] == engine.read(7, 0, 0, 100)
+    assert 1 == entry_count(cluster.own())
+
+
 def test_missing_object_is_asked_for_again_and_never_skipped() -> None:
     cluster = ModelCluster(limits=OBJECTS, cached=False)
     engine = cluster.own()

@@ -163,7 +163,8 @@ class Age:
         database = self._databases.cluster()
         if isinstance(database, MemoryDatabase):
             snapshot = database.snapshot()
-            snapshot.servers[server_id].seen_at_ms -= ms  # type: ignore[attr-defined]
+            assert snapshot.tables is not None
+            snapshot.tables.servers[server_id].seen_at_ms -= ms
             database.restore(snapshot)
             return
         server = self._request.getfixturevalue("postgres_server")

@@ -174,7 +174,7 @@ async def test_end_does_not_wait_for_a_database_that_is_unavailable(scene: Scene
 
 async def test_database_without_a_cluster_ends_the_wait() -> None:
     scene = Scene()
-    scene.memory.restore(None)
+    scene.memory.restore(MemoryDatabase().snapshot())
     with pytest.raises(NoCluster):
         await scene.standby.become_owner()
 

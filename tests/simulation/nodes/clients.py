@@ -52,10 +52,15 @@ class NodeClients:
             await self._commit_offset(owner, history, ledger)
         elif dice < 0.75 and not history.ledgers[ledger].requests:
             await self._drop(owner, history, ledger)
-        elif dice < 0.9:
+        else:
             await self._read(owner, history, ledger)
-        elif self._asks_newest:
-            owner.process.go_on(partial(self._ask_newest, owner, history, ledger))
+
+    def ask_newest(self) -> None:
+        """Ask all owners what is newest; one that stands still answers before anything else."""
+        for owner in self._cluster.serving if self._asks_newest else ():
+            history = self._cluster.histories[owner.node]
+            for ledger in history.live():
+                owner.process.go_on(partial(self._ask_newest, owner, history, ledger))
 
     async def _append(self, owner: NodeOwner, history: NodeHistory, ledger: int) -> None:
         value = b"%d." % self.requests * self._random.choice((1, 1, 10))

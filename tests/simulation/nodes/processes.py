@@ -39,10 +39,13 @@ class Process:
         self.schedule = schedule
         self.clock_rate = clock_rate
         self.is_killed = self.is_paused = False
+        self.paused_us = 0
+        """How long it has stood still, until its last pause ended."""
         self.thread: SteppedThread | None = None
         """The one that runs now."""
         self.threads: dict[SteppedThread, None] = {}
         self._boot_at_ms = boot_at_ms
+        self._paused_at_us = 0
         self._waiting: deque[Callable[[], None]] = deque()
 
     def boot_ms(self) -> int:
@@ -59,12 +62,14 @@ class Process:
             action()
 
     def pause(self) -> None:
-        """Stop it, as SIGSTOP does."""
+        """Stop it, as SIGSTOP does, or a machine that sleeps."""
         self.is_paused = True
+        self._paused_at_us = self.schedule.now_us
 
     def resume(self) -> None:
         """Let it go on."""
         self.is_paused = False
+        self.paused_us += self.schedule.now_us - self._paused_at_us
         while self._waiting and not self.is_paused and not self.is_killed:
             self._waiting.popleft()()
 

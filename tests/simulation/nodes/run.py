@@ -32,6 +32,7 @@ STEPS = 250
 PAUSE_MS = (0, 10, 100, 500, 1_000)
 PAUSED_MS = (500, 3_000, 8_000, 15_000)
 """Shorter and longer than a server may be silent."""
+UNREPLICATED_MS = (10, 500, 3_000, 8_000)
 LATE_PUT_MS = LATE_MAX_MS + 5_000
 SWEEP_MS = 30_000
 SETTLED_S = 300
@@ -82,6 +83,7 @@ class NodeRun:
             self._drain: random.choice((0.0, 1.0)),
             self._move_node: random.choice((0.0, 2.0)),
             self._lose_database: random.choice((0.0, 0.2)),
+            self._fail_over: random.choice((0.0, 0.5)),
             self._fence: 2.0 if self._is_hasty else 0.0,
         }
         self._step = -1
@@ -139,6 +141,7 @@ class NodeRun:
                 self._start(loop, action(server))
             for _ in range(random.choice((0, 1, 1, 3))):
                 self._start(loop, self._clients.work())
+            self._clients.ask_newest()
             await self._clock.sleep(random.choice(PAUSE_MS))
         await self._rest()
         acknowledged = f"{self._clients.acknowledged} of {self._clients.requests} acknowledged"
@@ -181,6 +184,15 @@ class NodeRun:
         self._storage.is_away = True
         await self._clock.sleep(self._random.choice(PAUSED_MS))
         self._storage.is_away = False
+
+    async def _fail_over(self, server: SimulatedServer) -> None:
+        """Lose what no client got an answer for, though others may have seen it."""
+        if self._storage.replicated is None:
+            self._note("the standby of the database is lost", server)
+            self._storage.lose_standby()
+            await self._clock.sleep(self._random.choice(UNREPLICATED_MS))
+            self._note("fail over", server)
+            self._storage.fail_over()
 
     async def _fence(self, server: SimulatedServer) -> None:
         database = self._storage.tables.node(self._random.randrange(self._storage.nodes) + 1)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import NoReturn
 from uuid import UUID
 
 from kledger.ledger.cluster import SessionFenced
@@ -20,7 +21,13 @@ from kledger.ledger.cluster.commit_stream import CommitStream
 from kledger.ledger.cluster.session_state import COMMIT_EVERY_MS
 from kledger.ledger.cluster.wal_plan import WalLimits
 from kledger.ledger.engine.base import CommitGroup
-from kledger.ledger.engine.errors import StorageError, StorageWriteFailed
+from kledger.ledger.engine.errors import (
+    EntryCorrupt,
+    IndexCorrupt,
+    LogCorrupt,
+    StorageError,
+    StorageWriteFailed,
+)
 from kledger.nodes.node_claims import NodeClaims, NodeSession
 from tests.ledger.cluster.database_words import broker
 from tests.ledger.cluster.words import EAGER
@@ -112,6 +119,12 @@ class NodeOwner:
 
     def open(self) -> None:
         """Take over; in a thread."""
+        try:
+            self._open()
+        except (IndexCorrupt, LogCorrupt) as error:
+            self._broke(error)
+
+    def _open(self) -> None:
         session = self._session
         incarnation = UUID(session.database.describe().incarnation)
         self.engine = engine = ClusterEngine(
@@ -237,12 +250,19 @@ class NodeOwner:
         while len(found) <= last:
             try:
                 found += map(bytes, engine.read(ledger, len(found), last, READ_BYTES))
+            except EntryCorrupt as error:
+                self._broke(error)
             except StorageError:
                 tries -= 1
                 if not tries or engine.failure is not None:
                     raise
                 self.process.sleep(1_000_000)
         return found
+
+    def _broke(self, error: StorageError) -> NoReturn:
+        """End the run: nothing is ever damaged, so nothing may look as if it were."""
+        self.process.schedule.interrupt(InvariantBroken(f"node {self.node}: {error}"))
+        raise error
 
     # The rounds of the engine
 

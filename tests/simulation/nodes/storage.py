@@ -15,10 +15,14 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kledger.ledger.cluster import ClusterDatabase, NodesDatabase, NodesObservation, SessionBroker
-from kledger.ledger.cluster.database import DatabaseUnavailable, OwnerObservation
+from kledger.ledger.cluster.database import (
+    DatabaseUnavailable,
+    OwnerObservation,
+    UnknownOutcome,
+)
 from kledger.ledger.cluster.faulty_database import DatabaseFault, FaultyDatabase
-from kledger.ledger.cluster.memory_database import MemoryDatabase
-from kledger.ledger.cluster.wal_objects import ObjectMissing, ObjectStoreFailed
+from kledger.ledger.cluster.memory_database import DatabaseSnapshot, MemoryDatabase
+from kledger.ledger.cluster.wal_objects import ObjectStoreFailed
 from kledger.ledger.engine.base import Buffer
 from kledger.runtime.entropy import SeededEntropy
 from tests.ledger.cluster.model_objects import SLOW_MS, ModelBucket, ObjectFault
@@ -38,6 +42,8 @@ class NodeStorage:
         is_away: the database answers nobody.
         database_faults: the share of statements that fail.
         object_faults: the share of requests to the object store that fail.
+        replicated: what the standby of the database has, while that gets nothing: until then, what
+            changes is visible, as if waits for the standby were cancelled, and has no answer.
     """
 
     schedule: Schedule
@@ -46,14 +52,31 @@ class NodeStorage:
     is_away: bool = False
     database_faults: float = 0.0
     object_faults: float = 0.0
+    replicated: DatabaseSnapshot | None = None
     bucket: ModelBucket = field(default_factory=ModelBucket)
     tables: MemoryDatabase = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tables = MemoryDatabase(
-            now_ms=lambda: self.schedule.now_us // 1000, entropy=SeededEntropy(1)
-        )
+        self.tables = MemoryDatabase(now_ms=self.now_ms, entropy=SeededEntropy(1))
         self.tables.create(cluster_id="test", store="memory://", nodes=self.nodes)
+
+    def now_ms(self) -> int:
+        """Return the time of the database and of the object store."""
+        return self.schedule.now_us // 1000
+
+    def lose_standby(self) -> None:
+        """Let the standby get nothing from now on."""
+        self.replicated = self.replicated or self.tables.snapshot()
+
+    def fail_over(self) -> None:
+        """Let the standby be the database."""
+        if self.replicated is not None:
+            self.tables.restore(self.replicated)
+            self.replicated = None
+
+    def is_answered(self, result: object) -> bool:
+        """Whether a statement has an answer: what has changed something waits for the standby."""
+        return self.replicated is None or result is False
 
     def late_us(self) -> int:
         """Draw how long something is under way whose connection has died."""
@@ -87,7 +110,7 @@ class ProcessDatabase(FaultyDatabase):
 
     def _sent(self, name: str, statement: Callable[[], Result]) -> Result:
         try:
-            return super()._change(name, statement)
+            return super()._change(name, partial(self._link.executed, statement))
         finally:
             while self.late:
                 self._link.send_late(self.late.pop(0))
@@ -122,6 +145,13 @@ class Link:
         fault: DatabaseFault = storage.random.choice([*DatabaseFault])
         return fault
 
+    def executed(self, statement: Callable[[], Result]) -> Result:
+        """Execute a statement that may change something."""
+        result = statement()
+        if not self._storage.is_answered(result):
+            raise UnknownOutcome("the standby of the database does not answer")
+        return result
+
     def answered(self, request: Callable[[], Result]) -> Result:
         """Make a request, and let its answer travel."""
         result = request()
@@ -143,11 +173,13 @@ class Link:
     ) -> bool:
         self._check("announce_server")
         announce = self._storage.tables.announce_server
-        return self.answered(lambda: announce(server, incarnation, is_draining=is_draining))
+        return self.answered(
+            lambda: self.executed(lambda: announce(server, incarnation, is_draining=is_draining))
+        )
 
     def end_server(self, server_id: int, incarnation: UUID) -> None:
         self._check("end_server")
-        self._storage.tables.end_server(server_id, incarnation)
+        self.executed(lambda: self._storage.tables.end_server(server_id, incarnation))
 
     def prefer_server(self, node: int, server_id: int | None) -> None:
         self._storage.tables.prefer_server(node, server_id)
@@ -190,6 +222,9 @@ class ProcessObjects:
             case ObjectFault.LATE:
                 storage.schedule.after(storage.late_us(), store)
                 self._later(request, fault, lambda: None)
+            case ObjectFault.HIDDEN:
+                storage.bucket.hide(key, storage.now_ms())
+                self._later(request, fault, store)
             case _:
                 self._later(request, fault, store)
         return request
@@ -198,10 +233,8 @@ class ProcessObjects:
         request, fault = self._begin()
 
         def read() -> Buffer:
-            data = self._storage.bucket.objects.get(key)
-            if data is None or fault is ObjectFault.MISSING:
-                raise ObjectMissing(f"there is no object {key}")
-            return memoryview(data)[start : start + length]
+            storage = self._storage
+            return storage.bucket.find(key, start, length, fault, storage.now_ms())
 
         self._later(request, fault, read)
         return request
@@ -214,9 +247,8 @@ class ProcessObjects:
 
     def list(self, prefix: str) -> Sequence[str]:
         request, fault = self._begin()
-        objects = self._storage.bucket.objects
-        found = lambda: sorted(each for each in objects if each.startswith(prefix))  # noqa: E731
-        self._later(request, fault, found)
+        storage = self._storage
+        self._later(request, fault, lambda: storage.bucket.keys(prefix, storage.now_ms()))
         keys: Sequence[str] = request.result()
         return keys
 
@@ -253,12 +285,12 @@ class ProcessObjects:
         def arrive() -> None:
             try:
                 result, error = effect(), None
-            except ObjectMissing as missing:
-                result, error = None, missing
+            except ObjectStoreFailed as failed:
+                result, error = None, failed
             schedule.after(process.work_us(), partial(answer, result, error))
 
         def answer(result: Any, error: Exception | None) -> None:
-            if fault in {ObjectFault.FAILED, ObjectFault.ANSWER_LOST, ObjectFault.LATE}:
+            if not fault.is_answered:
                 error = ObjectStoreFailed(fault.name)
             if error is None:
                 request.set_result(result)

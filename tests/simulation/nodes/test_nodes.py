@@ -10,7 +10,13 @@ from contextlib import suppress
 
 import pytest
 
-from kledger.ledger.cluster import memory_database, session_state, takeover, upkeep
+from kledger.ledger.cluster import (
+    memory_database,
+    session_state,
+    takeover,
+    upkeep,
+    wal_objects,
+)
 from kledger.ledger.cluster.commit_stream import CommitStream
 from kledger.ledger.cluster.database import (
     AcquiredEpoch,
@@ -23,9 +29,11 @@ from kledger.ledger.cluster.database import (
 from kledger.ledger.cluster.group_log import EncodedGroup, GroupLog, _CommittedGroup
 from kledger.ledger.cluster.memory_database import MemoryDatabase
 from kledger.ledger.cluster.object_format import ObjectFooter
-from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.base import Buffer, CommitGroup
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
+from tests.simulation.nodes.processes import Process
 from tests.simulation.nodes.run import NodeRun
+from tests.simulation.nodes.storage import NodeStorage
 from tests.simulation.planted import PlantedMistake, expect_caught, mistake_name
 from tests.simulation.run import simulation
 from tests.simulation.seeds import run_seed, run_seeds
@@ -121,6 +129,22 @@ def finds_nothing_in_footers(*_: object) -> ObjectFooter:
     return ObjectFooter([])
 
 
+def answers_without_the_standby(_: NodeStorage, __: object) -> bool:
+    """A cancelled wait for the standby counts as an answer."""
+    return True
+
+
+def takes_truncated_bodies(data: Buffer, _key: str, _length: int) -> Buffer:
+    """The bytes of a response are those that were asked for."""
+    return data
+
+
+def stands_still_during_sleep(process: Process) -> int:
+    """An owner measures its deadline by CLOCK_MONOTONIC."""
+    return BOOT_MS(process) - process.paused_us // 1000
+
+
+BOOT_MS = Process.boot_ms
 ACQUIRE, COMMIT = MemoryDatabase.acquire, GroupLog.commit
 MISTAKES = (
     PlantedMistake(MemoryDatabase, "acquire", acquires_from_a_live_owner, seeds=40),
@@ -132,6 +156,10 @@ MISTAKES = (
     PlantedMistake(upkeep, "plan_sweep", sweeps_nothing, seeds=20),
     PlantedMistake(takeover, "decode_footer", finds_nothing_in_footers, seeds=20),
     PlantedMistake(session_state, "CURRENT_FOR_MS", 3_600_000, seeds=60),
+    PlantedMistake(session_state, "FENCE_AFTER_MS", 1_500, seeds=100),
+    PlantedMistake(NodeStorage, "is_answered", answers_without_the_standby, seeds=60),
+    PlantedMistake(wal_objects, "whole", takes_truncated_bodies, seeds=60),
+    PlantedMistake(Process, "boot_ms", stands_still_during_sleep, seeds=60),
 )
 
 
