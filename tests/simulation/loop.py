@@ -161,7 +161,10 @@ def _close(task: asyncio.Task[Any]) -> None:
     """Drop a task; what its coroutine does while it is closed has no effect."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()
-    assert isinstance(coroutine, CoroutineType)
+    if not isinstance(coroutine, CoroutineType):  # the end of an asynchronous generator
+        with suppress(Exception):
+            coroutine.close()  # type: ignore[union-attr]
+        return
     has_begun = inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED
     given = () if has_begun else tuple(inspect.getcoroutinelocals(coroutine).values())
     for each in (

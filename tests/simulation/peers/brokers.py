@@ -188,6 +188,7 @@ class SimulatedPeers:
         self._schedule = schedule
         self._clock = clock
         self._disks = {each: Disk() for each in BROKER_IDS}
+        self._epochs = dict.fromkeys(BROKER_IDS, 0)
         self._shared = SharedRows()
         self._moving = {each: asyncio.Lock() for each in BROKER_IDS}
 
@@ -245,6 +246,7 @@ class SimulatedPeers:
 
     async def _open(self, broker_id: int) -> None:
         clock, store = self._clock, await self._open_store(broker_id)
+        self._epochs[broker_id] += 1
         supervisor = Supervisor(self._schedule.interrupt, store.containment)
         timers, division = Timers(clock, supervisor), cast(Any, _Division(broker_id))
         entropy = SeededEntropy(self._random.getrandbits(32))
@@ -254,6 +256,7 @@ class SimulatedPeers:
             clock=clock,
             entropy=entropy,
             cluster=TopicCluster(tables, Placement(broker_id, BROKER_IDS)),
+            leader_epoch=self._epochs[broker_id],
         )
         groups = GroupCoordinator.open(
             store,

@@ -1,7 +1,8 @@
 """Network: connections between brokers that are slow, and cut at any time.
 
 Rule: what is on its way when a connection is cut is lost, a question or an answer; what the other
-broker has begun goes on. Nothing is changed, doubled or overtaken on one connection.
+broker has begun goes on. What a broker has sent before it ended may arrive all the same, even behind
+what its next life sends. Nothing is changed, doubled or overtaken on one connection.
 Must not know: what is asked.
 """
 
@@ -34,6 +35,7 @@ class Network:
         self._random = random
         self._find = find
         self._links: list[SimulatedLink] = []
+        self._orphans: list[SimulatedLink] = []
 
     def connect_to(self, source: int, target: int) -> Connect:
         """Return what connects a broker to another one."""
@@ -45,7 +47,7 @@ class Network:
             serve = self._find(target)
             if serve is None:
                 raise ConnectionRefusedError(f"broker {target} does not run")
-            link = SimulatedLink(self, connection, serve, {source, target})
+            link = SimulatedLink(self, connection, serve, source, target)
             self._links.append(link)
             connection.connection_made(cast(asyncio.BaseTransport, link))
             return link
@@ -54,8 +56,14 @@ class Network:
 
     def cut_off(self, broker_id: int) -> None:
         """Cut all connections of a broker that ends."""
-        for each in [each for each in self._links if broker_id in each.ends]:
+        for each in [each for each in self._links if broker_id in {each.source, each.target}]:
             each.cut()
+            each.is_orphan = each.source == broker_id
+            if each.is_orphan:
+                self._orphans.append(each)
+        for each in [each for each in self._orphans if each.target == broker_id]:
+            self._orphans.remove(each)
+            each.is_orphan = False
 
     def delay_ms(self) -> int:
         return self._random.choice(DELAYS_MS) if self.cuts else 0
@@ -74,9 +82,16 @@ class SimulatedLink:
     """One connection; the transport of the broker that has made it."""
 
     def __init__(
-        self, network: Network, connection: PeerConnection, serve: Serve, ends: set[int]
+        self,
+        network: Network,
+        connection: PeerConnection,
+        serve: Serve,
+        source: int,
+        target: int,
     ) -> None:
-        self.ends = ends
+        self.source, self.target = source, target
+        self.is_orphan = False
+        """Whether what is under way arrives, though its sender has ended."""
         self._network = network
         self._connection = connection
         self._serve = serve
@@ -102,7 +117,7 @@ class SimulatedLink:
             self._connection.connection_lost(ConnectionResetError())
 
     def _arrive(self, data: bytes) -> None:
-        if not self._is_cut:
+        if not self._is_cut or self.is_orphan:
             for frame, _ in self._splitter.feed(data):
                 task = asyncio.get_running_loop().create_task(self._answer(frame))
                 self._serving.add(task)

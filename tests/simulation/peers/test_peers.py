@@ -18,6 +18,8 @@ from kledger.gateway.peers.question_queue_state import QuestionQueue
 from kledger.gateway.peers.remote_transactions import RemoteTransactions
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.offsets import TopicPartition
+from kledger.topics.partition.producer_state import ProducerTable
+from kledger.topics.partition.transaction_state import TransactionEnd
 from tests.simulation.peers.run import PeerRun
 from tests.simulation.planted import PlantedMistake, expect_caught, mistake_name
 from tests.simulation.run import simulation
@@ -82,6 +84,12 @@ async def ends_only_here(
     return {each: error for each, error in refused.items() if error is not LED_ELSEWHERE}
 
 
+def ignores_the_coordinator_epoch(table: ProducerTable, end: TransactionEnd) -> None:
+    """A marker of a coordinator that was replaced ends the next transaction."""
+    ADMIT_END(table, end._replace(coordinator_epoch=1 << 30))
+
+
+ADMIT_END = ProducerTable.admit_end
 LED_ELSEWHERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -107,6 +115,7 @@ MISTAKES = (
         RemoteTransactions, "verify", with_right(RemoteTransactions, "verify", believes_silence), 20
     ),
     PlantedMistake(peer_questions, "UNANSWERED", ErrorCode.NONE, seeds=20),
+    PlantedMistake(ProducerTable, "admit_end", ignores_the_coordinator_epoch, seeds=80),
 )
 
 
