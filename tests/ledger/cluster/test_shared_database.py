@@ -301,6 +301,26 @@ async def test_change_fails_when_its_lock_was_lost_and_others_have_written(
     assert {"a": "other", "b": "1"} == one.words.durable
 
 
+async def test_write_fails_if_another_has_its_number(
+    url: str, start: Start, postgres_server: PostgresServer
+) -> None:
+    """The lock alone does not order writes: each names the one that its process has seen."""
+    one = await start(url)
+    await one.put("a", "1")
+    async with one.tables.change_lock():
+        execute(
+            postgres_server,
+            url,
+            "UPDATE kledger.shared_state SET number = number + 1",
+            "INSERT INTO kledger.shared_write SELECT number, 'other' FROM kledger.shared_state",
+        )
+        error = await one.words.submit("a", "2")
+        assert isinstance(error, StorageFailed)
+        assert "others have written under the lock" in str(error)
+    await one.put("b", "1")
+    assert {"a": "1", "b": "1"} == one.words.durable
+
+
 async def test_session_with_the_lock_ends_when_its_process_is_idle(url: str, start: Start) -> None:
     one = await start(url)
     limit = partial(

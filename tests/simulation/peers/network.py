@@ -1,8 +1,8 @@
 """Network: connections between brokers that are slow, and cut at any time.
 
 Rule: what is on its way when a connection is cut is lost, a question or an answer; what the other
-broker has begun goes on. What a broker has sent before it ended may arrive all the same, even behind
-what its next life sends. Nothing is changed, doubled or overtaken on one connection.
+broker has begun goes on. What a broker has sent before it ended may arrive all the same, even
+behind what its next life sends. Nothing is changed, doubled or overtaken on one connection.
 Must not know: what is asked.
 """
 
