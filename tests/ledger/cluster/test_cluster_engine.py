@@ -367,6 +367,30 @@ def test_late_put_of_a_fenced_owner_is_swept() -> None:
     assert 1 == entry_count(new)
 
 
+def test_backup_of_the_database_needs_the_objects_of_its_time(cluster: ModelCluster) -> None:
+    """The steps of docs/CLUSTER.md: both are restored, and the epochs of the lost time skipped."""
+    engine = cluster.own()
+    store(engine, *map(group_of, range(3)), CommitGroup(rows=[(b"a", b"1")]))
+    backup, versions = cluster.tables.snapshot(), dict(cluster.bucket.objects)
+    store(engine, group_of(3), CommitGroup(drops=[7], rows=[(b"count", None)]))
+    rest(cluster, engine)
+    assert not versions.keys() & cluster.bucket.objects.keys()
+
+    assert backup.tables is not None
+    backup.tables.epoch += 1_000_000
+    cluster.tables.restore(backup)
+    if versions:
+        with pytest.raises(StorageError, match="cannot be read: there is no object"):
+            cluster.own()
+    cluster.bucket.objects.update(versions)
+    engine = cluster.own()
+    assert 1_000_001 < engine.epoch
+    assert 3 == entry_count(engine)
+    store(engine, group_of(3))
+    assert 4 == entry_count(cluster.own())
+    assert b"1" == engine.get(b"a")
+
+
 def test_second_put_of_a_slow_one_leaves_nothing() -> None:
     cluster = ModelCluster(limits=OBJECTS)
     engine = cluster.own()

@@ -4,15 +4,18 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from kledger.ledger.cluster.commit_stream import CommitStream
 from kledger.ledger.cluster.database import (
+    AcquiredEpoch,
     Change,
     DatabaseError,
     DatabaseUnavailable,
     DatabaseUnusable,
+    SessionFenced,
     SessionId,
     UnknownOutcome,
     WalGroup,
@@ -23,6 +26,8 @@ from kledger.ledger.cluster.session_state import COMMIT_EVERY_MS, FENCE_AFTER_MS
 from tests.ledger.cluster.database_words import broker, groups, inline, owner, put, rows
 from tests.ledger.cluster.tcp_proxy import TcpProxy
 from tests.postgres_server import PostgresServer
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -316,3 +321,20 @@ def test_closing_ends_a_call_under_way(
     proxied.close()
     with pytest.raises(UnknownOutcome):
         outcome.result(60)
+
+
+def test_backup_is_prepared_as_documented(
+    direct: PostgresDatabase, postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    """The statements of docs/CLUSTER.md end the owner of a backup and skip epochs."""
+    session = owner(direct)
+    direct.commit(session, 1, put(b"a"))
+    text = (ROOT / "docs" / "CLUSTER.md").read_text("utf-8")
+    commands = text.partition("```sql\n")[2].partition("```")[0].split(";")
+    name = postgres_url.partition("@/")[2].partition("?")[0]
+    postgres_server.execute(*filter(str.strip, commands), database=name)
+    with pytest.raises(SessionFenced):
+        direct.commit(session, 2, put(b"b"))
+    acquired = direct.acquire(direct.begin_session(broker(1)))
+    assert AcquiredEpoch(1_000_002, 0) == acquired
+    assert {b"a": b"v"} == rows(direct)
