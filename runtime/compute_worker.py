@@ -28,6 +28,7 @@ import pickle
 import resource
 import select
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
@@ -43,6 +44,8 @@ AREA_BYTES = SHARED_BYTES // AREAS
 """A session's next call is loaded into one area while the process reads the other one."""
 ITEMS_PER_PART = 64
 """A tuple travels in parts: unpickling keeps the GIL, so no part takes long."""
+_AUTOGROUP = "/proc/self/autogroup"
+_AUTOGROUP_RETRY_S = 0.05
 _SIZE_BYTES = 4
 _BUFFERS_PER_WRITE = 1024
 """Linux takes no more in one call (IOV_MAX)."""
@@ -147,7 +150,7 @@ def serve(
         memory_bytes_max: how much private memory the process may have.
         niceness: by how much its priority is below its parent's.
     """
-    os.nice(niceness)
+    _lower_priority(niceness)
     _limit_memory(memory_bytes_max)
     connection = socket.socket(fileno=descriptor)
     Thread(target=_end_with_parent, args=(connection,), daemon=True).start()
@@ -155,6 +158,26 @@ def serve(
     with suppress(BrokenPipeError, ConnectionResetError):
         worker.serve(idle_s)
     os._exit(0)
+
+
+def _lower_priority(niceness: int) -> None:
+    """Let this process wait for all others, also for those of other sessions.
+
+    With autogroups (`sched(7)`) Linux divides the processor between sessions, and the niceness of a
+    process counts only within its own. Of a session it is set in a file, by a process without
+    rights at most every tenth of a second in the whole system; until then it is EAGAIN.
+    """
+    os.nice(niceness)
+    while True:
+        try:
+            with open(_AUTOGROUP, "w", encoding="ascii") as autogroup:
+                autogroup.write(str(niceness))
+        except BlockingIOError:
+            time.sleep(_AUTOGROUP_RETRY_S)
+            continue
+        except OSError:
+            pass  # there are no autogroups
+        return
 
 
 def _limit_memory(bytes_max: int) -> None:

@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from pickle import PickleBuffer
 
 from kledger.batches.buffers import Buffer
@@ -30,6 +31,15 @@ def reverse(data: Buffer, pause: Pause) -> bytes:
 
 def numbers(data: Buffer, count: int, pause: Pause) -> tuple[tuple[int, int], ...]:
     return tuple((number, number * number) for number in range(count))
+
+
+def priorities(data: Buffer, pause: Pause) -> tuple[int, str]:
+    """Return the niceness of the process, and what the kernel says of its session."""
+    try:
+        autogroup = Path("/proc/self/autogroup").read_text(encoding="ascii")
+    except OSError:
+        autogroup = ""
+    return os.nice(0), autogroup
 
 
 def refuse(data: Buffer, pause: Pause) -> None:

@@ -17,11 +17,12 @@ from kledger.batches.time_search import first_since
 from kledger.batches.validation import check_records
 from kledger.runtime.blocking import BlockingPool, PoolClosed
 from kledger.runtime.compute_pool import ComputePool
-from kledger.runtime.compute_process import ComputeProcessDied, ComputeProcesses
+from kledger.runtime.compute_process import NICENESS, ComputeProcessDied, ComputeProcesses
 from kledger.subscriptions.entry_view import records_by_key_hash
 from tests.runtime import compute_calls
 
 GUARD_S = 60
+HAS_AUTOGROUPS = Path("/proc/self/autogroup").exists()
 
 
 @asynccontextmanager
@@ -110,6 +111,14 @@ async def test_a_process_that_was_killed_while_idle_is_replaced_unnoticed() -> N
             assert [b"ba"] == await pool.map(compute_calls.reverse, [(b"ab",)])
             (process_id,) = processes.process_ids
             os.kill(process_id, signal.SIGKILL)
+
+
+async def test_the_priority_is_below_that_of_the_server_and_of_other_sessions() -> None:
+    async with pool_of(ComputeProcesses()) as pool:
+        ((niceness, autogroup),) = await pool.map(compute_calls.priorities, [(b"",)])
+    assert min(os.nice(0) + NICENESS, 19) == niceness
+    if HAS_AUTOGROUPS:
+        assert autogroup.endswith(f" nice {NICENESS}\n")
 
 
 async def test_memory_has_a_limit() -> None:
