@@ -4,7 +4,8 @@ Rule: over one connection a server announces itself and polls the state of all n
 acquires a node by opening a session of that node, and hands one over by stopping its broker and
 then closing the session. The database alone decides which session owns a node, so acting on an old
 state only costs time. Every server fences owners that are silent, as a standby does. If another
-server closes a node's session, only that node stops; any other error of a node ends the server.
+server closes a node's session, or what a node needs is unavailable, only that node ends, and is
+claimed again; any other error of a node ends the server.
 Must not know: what serving a node means, command lines, signals.
 """
 
@@ -46,10 +47,18 @@ HAND_OVER_MAX_MS: Final = 10_000
 """How long a server waits for another one to own what it has handed over, before the next node."""
 DRAIN_SILENT_MS: Final = 4_000
 """Without an answer of the database a server that drains ends all its nodes at once."""
+CLAIM_AGAIN_MS: Final = (1_000, 2_000, 4_000, 8_000, 15_000, 30_000)
+"""After the first, second ... failure of a node in a row; the last one repeats."""
+SERVED_LONG_MS: Final = 60_000
+"""A node that fails so long after it was claimed has its first failure."""
 
 
 class ServerIdTaken(Exception):
     """Another process has the id of this server."""
+
+
+class NodeUnavailable(Exception):
+    """A node cannot be served now, and may be later: something outside of this process failed."""
 
 
 class NodeSession(NamedTuple):
@@ -82,12 +91,27 @@ class NodeDatabases(Protocol):
 
 
 ServeNode: TypeAlias = Callable[[NodeSession], Awaitable[None]]
-"""Serves a node until its session is fenced; when it is cancelled, it stops in order."""
+"""Serves a node until its session is fenced; when it is cancelled, it stops in order.
+
+It raises NodeUnavailable, DatabaseUnavailable or UnknownOutcome if only this node cannot be served.
+"""
 
 
 class _HandedOver(NamedTuple):
     node: int
     at_ms: int
+
+
+class _Failed(NamedTuple):
+    """A node that could not be served.
+
+    Attributes:
+        count: how often in a row.
+        until_ms: it is not claimed before.
+    """
+
+    count: int
+    until_ms: int
 
 
 class NodeClaims:
@@ -128,6 +152,7 @@ class NodeClaims:
         self._changed = Signal()
         self._watches: dict[int, OwnerWatch] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._failed: dict[int, _Failed] = {}
         self._fencing: set[int] = set()
         self._handed_over: _HandedOver | None = None
         self._failure: BaseException | None = None
@@ -150,7 +175,8 @@ class NodeClaims:
         Raises:
             ServerIdTaken: another process has the id of this one.
             DatabaseUnusable: there is no such cluster.
-            Exception: what has ended a node, other than that its session was closed.
+            Exception: what has ended a node, other than that its session was closed, or that it
+                was unavailable.
         """
         self._begun_at_ms = self._answered_at_ms = self._clock.monotonic_ms()
         try:
@@ -293,10 +319,11 @@ class NodeClaims:
             each.node: each.preferred for each in observed.nodes if each.preferred is not None
         }
         plan = plan_nodes(server_id, owners, takers, preferred)
-        for node in plan.claims:
-            if node not in self._tasks:
-                self._tasks[node] = self._supervisor.spawn(self._own(node), f"node {node}")
         now_ms = self._clock.monotonic_ms()
+        for node in plan.claims:
+            failed = self._failed.get(node)
+            if node not in self._tasks and (failed is None or now_ms >= failed.until_ms):
+                self._tasks[node] = self._supervisor.spawn(self._own(node), f"node {node}")
         if self._handed_over is not None:
             node, at_ms = self._handed_over
             is_done = node not in self._tasks and owners[node] is not None
@@ -310,13 +337,26 @@ class NodeClaims:
 
     async def _own(self, node: int) -> None:
         """Claim a node, and serve it if the claim succeeds."""
+        begun_at_ms = self._clock.monotonic_ms()
         try:
             await self._claim(node)
+        except (NodeUnavailable, DatabaseUnavailable, UnknownOutcome) as error:
+            self._node_failed(node, error, begun_at_ms)
         except Exception as error:  # noqa: BLE001 - `run` raises it
             self._failure = self._failure or error
         finally:
             del self._tasks[node]
             self._changed.notify()
+
+    def _node_failed(self, node: int, error: Exception, begun_at_ms: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        failed = self._failed.get(node)
+        count = 0 if failed is None or now_ms - begun_at_ms >= SERVED_LONG_MS else failed.count
+        pause_ms = CLAIM_AGAIN_MS[min(count, len(CLAIM_AGAIN_MS) - 1)]
+        self._failed[node] = _Failed(count + 1, now_ms + pause_ms)
+        logger.error(
+            "node %s has ended, and is claimed again in %s s: %s", node, pause_ms // 1000, error
+        )
 
     async def _claim(self, node: int) -> None:
         database, pool = self._databases.node(node), self._make_pool()

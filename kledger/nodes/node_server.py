@@ -22,7 +22,12 @@ from kledger.ledger.cluster import (
     PostgresDatabase,
 )
 from kledger.nodes.node_addresses import NodesMistake
-from kledger.nodes.node_claims import NodeClaims, NodeSession, ServerIdTaken
+from kledger.nodes.node_claims import (
+    NodeClaims,
+    NodeSession,
+    NodeUnavailable,
+    ServerIdTaken,
+)
 from kledger.nodes.node_member import NodeMembers
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock, SystemClock, boot_ms
@@ -138,7 +143,11 @@ class NodeServer:
             return EXIT_FAILURE
 
     async def _serve(self, members: NodeMembers, session: NodeSession) -> None:
-        """Serve a node until its session is fenced, or the node is handed over."""
+        """Serve a node until its session is fenced, or the node is handed over.
+
+        Raises:
+            NodeUnavailable: the database or the object store failed, for this node.
+        """
         node = session.node
         cluster = await session.pool.run(session.database.describe)
         owner = ClusterOwner(
@@ -151,6 +160,10 @@ class NodeServer:
         )
         try:
             await owner.serve(session.owned, on_ready=partial(self._ready, members, node))
+        except CannotStart as error:
+            if error.is_mistake:
+                raise
+            raise NodeUnavailable(str(error)) from error
         finally:
             self._serving.pop(node, None)
 

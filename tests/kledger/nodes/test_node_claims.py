@@ -13,6 +13,7 @@ from kledger.ledger.cluster import (
     NodesObservation,
     SessionBroker,
     SessionFenced,
+    UnknownOutcome,
 )
 from kledger.ledger.cluster.database import Change, NoCluster
 from kledger.ledger.cluster.faulty_database import DatabaseFault, FaultyDatabase
@@ -20,10 +21,13 @@ from kledger.ledger.cluster.memory_database import MemoryDatabase
 from kledger.ledger.cluster.nodes_database import SERVER_LIVE_MS
 from kledger.ledger.cluster.session_state import COMMIT_EVERY_MS, FENCE_AFTER_MS, POLL_EVERY_MS
 from kledger.nodes.node_claims import (
+    CLAIM_AGAIN_MS,
     HAND_OVER_MAX_MS,
     REFUSED_MAX_MS,
+    SERVED_LONG_MS,
     NodeClaims,
     NodeSession,
+    NodeUnavailable,
     ServerIdTaken,
 )
 from kledger.runtime.blocking import InlinePool
@@ -80,7 +84,9 @@ class Server:
 
     def __init__(self, scene: "Scene", server_id: int, incarnation: int) -> None:
         self.served: list[int] = []
+        self.begun: list[int] = []
         self.fails_at: int | None = None
+        self.failure: Exception = OSError("the disk of the tests is full")
         self._clock = scene.clock
         self.connection = Connection(scene.memory)
         self.claims = NodeClaims(
@@ -96,11 +102,12 @@ class Server:
 
     async def _serve(self, session: NodeSession) -> None:
         self.served.append(session.node)
+        self.begun.append(session.node)
         seq = session.owned.acquired.seq
         try:
             while True:
                 if session.node == self.fails_at:
-                    raise OSError("the disk of the tests is full")
+                    raise self.failure
                 await self._clock.sleep(COMMIT_EVERY_MS)
                 if not self.connection.is_away:
                     seq += 1
@@ -315,6 +322,62 @@ async def test_error_of_a_node_ends_the_server_and_the_others_take_over(scene: S
     with pytest.raises(OSError, match="full"):
         first.task.result()
     assert [1, 2, 3, 4] == sorted(second.served)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        NodeUnavailable("the object store does not answer"),
+        DatabaseUnavailable("the connection was lost"),
+        UnknownOutcome("the connection was lost"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+async def test_node_that_is_unavailable_ends_alone_and_is_claimed_again(
+    scene: Scene, failure: Exception
+) -> None:
+    """One broken connection while a node loaded ended the server, with all its nodes."""
+    server = scene.start(1)
+    await scene.pass_time(COMMIT_EVERY_MS)
+    server.failure, server.fails_at = failure, 2
+    await scene.pass_time(2 * COMMIT_EVERY_MS)
+    assert [1, 3, 4] == sorted(server.served)
+    server.fails_at = None
+    await scene.pass_time(CLAIM_AGAIN_MS[1])
+    assert [1, 2, 3, 4] == sorted(server.served)
+    assert [1, 1, 1] == [each for node, each in enumerate(scene.epochs, 1) if node != 2]
+
+
+async def test_node_that_fails_again_and_again_is_claimed_less_and_less_often(
+    scene: Scene,
+) -> None:
+    server = scene.start(1)
+    server.failure, server.fails_at = NodeUnavailable("damaged"), 2
+    await scene.pass_time(sum(CLAIM_AGAIN_MS) + len(CLAIM_AGAIN_MS) * POLL_EVERY_MS)
+    assert len(CLAIM_AGAIN_MS) <= server.begun.count(2) <= len(CLAIM_AGAIN_MS) + 1
+    before = server.begun.count(2)
+    await scene.pass_time(10 * CLAIM_AGAIN_MS[-1])
+    assert before + 8 <= server.begun.count(2) <= before + 10
+    server.fails_at = None
+    await scene.pass_time(SERVED_LONG_MS + CLAIM_AGAIN_MS[-1])
+    before = server.begun.count(2)
+    server.fails_at = 2
+    await scene.pass_time(COMMIT_EVERY_MS)
+    server.fails_at = None
+    await scene.pass_time(CLAIM_AGAIN_MS[0] + 2 * POLL_EVERY_MS)
+    assert before + 1 == server.begun.count(2)
+    assert [1, 3, 4] == [node for node in (1, 3, 4) if server.begun.count(node) == 1]
+
+
+async def test_operator_moves_a_node_that_fails_to_another_server(scene: Scene) -> None:
+    first, second = scene.start(1), scene.start(2)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    node = first.served[0]
+    first.failure, first.fails_at = NodeUnavailable("damaged"), node
+    await scene.pass_time(2 * COMMIT_EVERY_MS)
+    scene.memory.prefer_server(node, 2)
+    await scene.pass_time(2 * COMMIT_EVERY_MS)
+    assert node in second.served
 
 
 async def test_second_process_with_the_id_of_a_server_ends(scene: Scene) -> None:

@@ -13,10 +13,13 @@ import kledger
 from kledger.nodes.node_server import NodeServer
 from kledger.wiring import CannotStart
 from tests.kledger.cluster_words import Cluster, running
+from tests.ledger.cluster.tcp_proxy import TcpProxy
+from tests.postgres_server import PostgresServer
 
 NODES = 3
 RECORDS = 30
 TOPIC = "orders"
+QUICK_STEPS = (61, 76, 91)
 Owners = dict[int, int | None]
 node_server = partial(running, make=NodeServer)
 
@@ -37,6 +40,15 @@ async def owners(cluster: Cluster, *, until: Callable[[Owners], bool]) -> Owners
             found = {each.node: each.server_id for each in seen.nodes}
             if until(found):
                 return found
+
+
+async def shown(admin: str, page: str) -> None:
+    """Wait until a server shows this page to health checks."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(60):
+        found = ""
+        while found != page:
+            async with session.get(f"http://{admin}/health") as response:
+                found = await response.text()
 
 
 def are_owned_by(*servers: int) -> Callable[[Owners], bool]:
@@ -91,14 +103,37 @@ async def test_page_shows_the_nodes_that_a_server_serves(cluster: Cluster) -> No
     async with node_server(cluster.settings(1, **{"server.admin": "127.0.0.1:0"})) as server:
         admin = await server.standby_address()
         await server.native()
-        url = f"http://{admin}/health"
-        async with aiohttp.ClientSession() as session, asyncio.timeout(60):
-            shown = ""
-            while shown != "serving\nnodes: 1, 2, 3\n":
-                async with session.get(url) as response:
-                    shown = await response.text()
-            async with session.get(f"http://{admin}/metrics") as response:
-                assert 503 == response.status
+        await shown(admin, "serving\nnodes: 1, 2, 3\n")
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{admin}/metrics") as response,
+        ):
+            assert 503 == response.status
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, marks=() if step in QUICK_STEPS else pytest.mark.slow)
+        for step in range(1, 140)
+    ],
+)
+async def test_server_goes_on_when_a_connection_breaks_while_its_nodes_load(
+    cluster: Cluster, postgres_server: PostgresServer, step: int
+) -> None:
+    """Two of three steps ended the server."""
+    proxy = TcpProxy(postgres_server.socket)
+    database = cluster.url.partition("@/")[2].partition("?")[0]
+    url = f"postgresql://kledger@127.0.0.1:{proxy.port}/{database}?sslmode=disable"
+    flags = {"cluster.url": url, "server.admin": "127.0.0.1:0"}
+    async with node_server(cluster.settings(1, **flags)) as server:
+        admin = await server.standby_address()
+        proxy.cut_at(step, is_delivered=False)
+        address = await server.native()
+        await shown(admin, "serving\nnodes: 1, 2, 3\n")
+        await send(address, range(RECORDS))
+        assert 0 == await server.end()
+    proxy.close()
 
 
 async def test_server_whose_port_is_taken_does_not_start(cluster: Cluster) -> None:

@@ -15,14 +15,13 @@ from typing import Any
 from unittest.mock import patch
 
 from kledger.ledger.cluster import object_writer, upkeep
-from kledger.ledger.cluster.database import DatabaseError
 from kledger.ledger.cluster.wal_plan import WalLimits
 from tests.ledger.cluster.words import OBJECTS
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.invariants import InvariantBroken
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.nodes.clients import NodeClients
-from tests.simulation.nodes.servers import NodeCluster, NodeFailed, SimulatedServer
+from tests.simulation.nodes.servers import NodeCluster, SimulatedServer
 from tests.simulation.nodes.storage import LATE_MAX_MS, NodeStorage
 from tests.simulation.run import Failure, stopping_at_crashes
 from tests.simulation.schedule import Pace, Schedule
@@ -204,10 +203,7 @@ class NodeRun:
         for server_id, server in self._cluster.servers.items():
             if server.has_ended and (self._is_resting or self._random.random() < 0.05):
                 if server.task.done() and not server.task.cancelled():
-                    error = server.task.exception()
-                    self._write_line(f"server {server_id} ended: {error}")
-                    if not isinstance(error, NodeFailed | DatabaseError):
-                        raise InvariantBroken(f"server {server_id} ended") from error
+                    raise InvariantBroken(f"server {server_id} ended") from server.task.exception()
                 server.kill()
                 self._cluster.start(server_id)
                 self._note("start", self._cluster.servers[server_id])

@@ -1,8 +1,8 @@
 """Servers of a simulated cluster: the real `NodeClaims`, and the real engine for each of its nodes.
 
 Rule: `NodeOwner` does with the engine what `ClusterOwner` and `OwnedCluster` do, with stepped
-threads: one commits what clients send, one shows that the owner lives, one does the upkeep. A
-server that ends with an error is started again by the run, as a supervisor would.
+threads: one commits what clients send, one shows that the owner lives, one does the upkeep. No
+fault of the storage ends a server: only the node ends that has met it.
 Must not know: which faults there are, what clients check.
 """
 
@@ -28,7 +28,7 @@ from kledger.ledger.engine.errors import (
     StorageError,
     StorageWriteFailed,
 )
-from kledger.nodes.node_claims import NodeClaims, NodeSession
+from kledger.nodes.node_claims import NodeClaims, NodeSession, NodeUnavailable
 from tests.ledger.cluster.database_words import broker
 from tests.ledger.cluster.words import EAGER
 from tests.simulation.invariants import InvariantBroken
@@ -49,10 +49,6 @@ END_STEP_MS = 100
 READS_MAX = 20
 READ_BYTES = 1 << 20
 OFFSET = b"offset/%d"
-
-
-class NodeFailed(Exception):
-    """A node cannot be served, which ends its server."""
 
 
 class NotAcknowledged(Exception):
@@ -353,7 +349,7 @@ class SimulatedServer:
                 await owner.stop(self._clock)
         except StorageError as error:
             if not owner.is_fenced:
-                raise NodeFailed(str(error)) from error
+                raise NodeUnavailable(str(error)) from error
         finally:
             if owner in cluster.serving:
                 cluster.serving.remove(owner)
@@ -362,7 +358,7 @@ class SimulatedServer:
             await session.pool.run(owner.close)
             cluster.owners.pop(owner)
         if not owner.is_fenced:
-            raise NodeFailed(f"node {owner.node}: {owner.stream.ended}")
+            raise NodeUnavailable(f"node {owner.node}: {owner.stream.ended}")
 
 
 class NodeCluster:
