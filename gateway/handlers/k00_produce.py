@@ -8,7 +8,8 @@ Behaviour:
 - The client must be allowed to write to each topic, and to the transactional id of transactional
   batches; what it may not write to is refused whether it exists or not.
 - Unknown topics are not created here: UNKNOWN_TOPIC_OR_PARTITION. Names of Kafka's internal topics
-  are INVALID_TOPIC_EXCEPTION.
+  are INVALID_TOPIC_EXCEPTION. A broker of several first applies what others have changed: nobody
+  sends the records again that came with acks 0 and right after the creation of their topic.
 - Null records are INVALID_RECORD (Kafka 4.3 never answers them).
 - `gateway.produce.transaction_verification` verifies transactional batches. A request that has one
   and no transactional id is rejected as a whole, with the code that Kafka has for it.
@@ -36,6 +37,7 @@ from kledger.gateway.produce.transaction_verification import (
     TransactionVerification,
     has_transactional_batch,
 )
+from kledger.gateway.produce.unknown_topics import UnknownTopics, missing_topic_error
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.produce_codec import (
     TOPIC_ID_SINCE,
@@ -46,11 +48,9 @@ from kledger.gateway.wire.produce_codec import (
     parse_produce_request,
 )
 from kledger.topics import PartitionLog
-from kledger.topics.topic_names import is_internal, resolve_name
 
 if TYPE_CHECKING:
     from kledger.gateway.net.ports import ResponsePort
-    from kledger.gateway.request_context import Peer
     from kledger.gateway.services import Services
 
 KEY = 0
@@ -77,6 +77,7 @@ class ProduceHandler:
         self._transactions = TransactionVerification(services)
         self._rights = ProduceRights(services, self._lookup)
         self._opener = PartitionOpener()
+        self._unknown = UnknownTopics(services.catch_up)
         self._make_slot = slot_maker(services)
         self._append = ProduceAppends(services.store.compute_pool).append
 
@@ -101,7 +102,7 @@ class ProduceHandler:
             records = single[1:]
         else:
             request, records = parse_produce_request(frame, version, body_start)
-            admitted = self._admit(request, records, version, port.peer)
+            admitted = self._admit(request, records, version, port)
             if not isinstance(admitted, tuple):
                 return admitted
             found, verified = admitted
@@ -111,15 +112,15 @@ class ProduceHandler:
         return self._append(slot, frame, records, found, verified, is_owned=is_owned)
 
     def _admit(
-        self, request: ParsedProduceRequest, records: Records, version: int, peer: "Peer"
+        self, request: ParsedProduceRequest, records: Records, version: int, port: "ResponsePort"
     ) -> tuple[list[LogOrError], Container[int]] | Coroutine[Any, Any, None]:
         """Return the logs and the verified positions of the batches, or what to await first."""
         if has_transactional_batch(records) and not self._rights.may_write_transactions(
-            peer, request.transactional_id
+            port.peer, request.transactional_id
         ):
             refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return [refused] * len(request.partitions), ()
-        found = self._find_logs(request, records, version, peer)
+        found = self._find_logs(request, records, version, port)
         if not isinstance(found, list):
             return found
         if request.transactional_id is not None:
@@ -128,18 +129,21 @@ class ProduceHandler:
         return found, ()
 
     def _find_logs(
-        self, request: ParsedProduceRequest, records: Records, version: int, peer: "Peer"
+        self, request: ParsedProduceRequest, records: Records, version: int, port: "ResponsePort"
     ) -> list[LogOrError] | Coroutine[Any, Any, None]:
         """Return the logs of the batches, or what must be awaited first; see `start`."""
         missing: list[UnopenedPartition] = []
         found = [
-            self._rights.topic_refusal(peer, key[0], version)
+            self._rights.topic_refusal(port.peer, key[0], version)
             or self._find(key, records[position], request.acks, version, missing)
             for position, key in enumerate(request.partitions)
         ]
+        if (waiting := self._unknown.before(found, port)) is not None:
+            return waiting
         if missing:
             return self._opener.open(missing)
         self._opener.forget_failures()
+        self._unknown.passed(port)
         return found
 
     def _find(
@@ -155,7 +159,7 @@ class ProduceHandler:
         has_ids = version >= TOPIC_ID_SINCE
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
         if topic is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else _missing_topic_error(key)
+            return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else missing_topic_error(key)
         if not -1 <= acks <= 1:
             return ErrorCode.INVALID_REQUIRED_ACKS
         if records is None:
@@ -190,10 +194,3 @@ class ProduceHandler:
             if error:
                 found[position] = error
         return {position for position, error in admitted.items() if not error}
-
-
-def _missing_topic_error(name: bytes) -> ErrorCode:
-    """Return the error code of a name without a topic."""
-    if is_internal(resolve_name(name.decode("utf-8", "replace"))):
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

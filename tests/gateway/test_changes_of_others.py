@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 
@@ -36,7 +37,7 @@ from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
 from kledger.gateway.wire.schema import ApiMessage
 from kledger.ledger import AlreadyClosed, StorageFailed
 from kledger.ledger.shared_tables import SharedTables
-from tests.gateway.running import running_brokers, until
+from tests.gateway.running import batch, produce, running_brokers, until
 
 TOPIC = 2
 ELECTION_NOT_NEEDED = 84
@@ -63,6 +64,15 @@ def of_responses(answer: Any) -> list[int]:
 def of_election(answer: Any) -> list[int]:
     (topic,) = answer.replica_election_results
     return [each.error_code for each in topic.partition_result]
+
+
+def of_partitions(answer: Any) -> list[tuple[int, int]]:
+    """Return the error codes and base offsets of a response of Produce."""
+    return [
+        (each.error_code, each.base_offset)
+        for topic in answer.responses
+        for each in topic.partition_responses
+    ]
 
 
 ASKED = {
@@ -130,6 +140,47 @@ async def test_a_broker_knows_what_another_one_has_just_created(
         async with other.client() as client:
             answer = await client.ask(asked.request, asked.version)
             assert [asked.expected] == asked.codes(answer)
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+async def test_records_for_a_topic_that_another_broker_has_just_created_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
+    """With acks 0 they were lost, as nobody sends them again."""
+    async with running_brokers(tmp_path) as (one, other):
+        look_only_when_needed(monkeypatch)
+        node_id = other.services.config.node_id
+        await one.services.registry.create("t", partitions=1, assigned=[node_id])
+        async with other.client() as client:
+            for index in (0, 1):
+                request = produce({index: batch(b"a")}, acks=acks)
+                client.send(request, 9, is_answered=bool(acks))
+                if acks:
+                    assert [(0, 0)] == of_partitions(await client.receive())
+                second = await client.ask(produce({index: batch(b"b")}), 9)
+                assert [(0, 1)] == of_partitions(second)
+                # The broker does not know the next partition.
+                await one.services.registry.create_partitions("t", index + 2, [node_id])
+
+
+async def test_a_topic_that_no_broker_has_created_stays_unknown_after_one_poll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls: list[SharedTables] = []
+    refreshed = SharedTables.refreshed
+
+    def counted(tables: SharedTables) -> "asyncio.Future[None]":
+        polls.append(tables)
+        return refreshed(tables)
+
+    monkeypatch.setattr(SharedTables, "refreshed", counted)
+    async with running_brokers(tmp_path) as (one, _), one.client() as client:
+        for count in (1, 2):
+            request = produce({0: batch(b"a"), 1: batch(b"b")}, topic="missing")
+            assert [(3, -1)] * 2 == of_partitions(await client.ask(request, 9))
+            request = produce({0: batch(b"a")}, topic_id=UUID(int=7))
+            assert [(100, -1)] == of_partitions(await client.ask(request, 13))
+            assert 2 * count == len(polls)
 
 
 async def test_a_broker_that_hangs_does_not_keep_others_from_answering(
