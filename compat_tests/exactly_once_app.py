@@ -126,9 +126,9 @@ def run_aiokafka(bootstrap: str, group: str, source: str, target: str, gate: str
 def run_kafka_python(bootstrap: str, group: str, source: str, target: str, gate: str) -> None:
     """Work with kafka-python.
 
-    Its calls wait without a limit, and release 3.0.12 was seen to wait for ever after a kill of the
-    server: the application for the sender's thread, and that one, with nothing in flight, to be
-    woken up. So a transaction that takes longer than the server lets it live ends the program.
+    Its calls wait without a limit, and release 3.0.12 forgets a transactional request whose
+    coordinator refuses the connection (docs/SKIPPED.md). So a transaction that takes longer than
+    the server lets it live ends the program.
     A rebalance that outlives the poll in which it began may be forgotten: no poll is short.
     """
     gated = GatedProgram(gate)

@@ -9,6 +9,7 @@ an object store that refuses for a minute are no error of clients that retry.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import threading
@@ -105,6 +106,12 @@ def bring_back(servers: NodesServer, end: End, index: int) -> None:
         servers.start_part(index)
 
 
+def quantiles(ascending: list[float]) -> tuple[float, float, float]:
+    """Return the median, the 99th percentile and the longest of these times."""
+    count = len(ascending)
+    return ascending[count // 2], ascending[math.ceil(0.99 * count) - 1], ascending[-1]
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_servers_end_under_load_and_lose_nothing(
     pytestconfig: pytest.Config, database: PostgresServer, tmp_path: Path, client: str
@@ -145,8 +152,11 @@ def test_servers_end_under_load_and_lose_nothing(
     LOG.warning("%d records in transactions, %d others, %d starts", count, sent, program.starts)
     for how, each in failovers.items():
         served, appended = map(sorted, zip(*each, strict=True))
-        times = (served[0], served[-1], appended[0], appended[-1])
-        LOG.warning("%s: served %.1f to %.1f s, appends %.1f to %.1f s", how.value, *times)
+        shown = [
+            ", ".join(f"{one:.1f}" for one in quantiles(times)) for times in (served, appended)
+        ]
+        what = "%s, %d times: seconds (median, p99, longest) until served %s, until appends %s"
+        LOG.warning(what, how.value, len(each), *shown)
 
 
 def test_rolling_restart_is_no_error_of_clients(database: PostgresServer, tmp_path: Path) -> None:
