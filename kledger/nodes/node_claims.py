@@ -318,7 +318,8 @@ class NodeClaims:
         preferred = {
             each.node: each.preferred for each in observed.nodes if each.preferred is not None
         }
-        plan = plan_nodes(server_id, owners, takers, preferred)
+        known = {each.server.broker_id for each in observed.servers}
+        plan = plan_nodes(server_id, owners, takers, preferred, known)
         now_ms = self._clock.monotonic_ms()
         for node in plan.claims:
             failed = self._failed.get(node)

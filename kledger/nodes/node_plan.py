@@ -4,7 +4,8 @@ Rule: pure. All servers compute the same plan from the same state, so none of th
 leader. Nodes are divided as evenly as possible; a node moves only if that makes the division more
 even, if its server is draining, or if another server is preferred for it. One server hands over a
 node at a time, and only while every other node has an owner; a draining server does not wait for
-others.
+others. Among equal choices a node goes to its home, which only depends on the servers that are
+known: so most nodes have the addresses that they had when a server has come back, or all have.
 Must not know: databases, sessions, what liveness is.
 """
 
@@ -32,6 +33,7 @@ def plan_nodes(
     owners: Mapping[int, int | None],
     takers: Collection[int],
     preferred: Mapping[int, int] = MappingProxyType({}),
+    known: Collection[int] = (),
 ) -> NodePlan:
     """Return what a server does.
 
@@ -42,6 +44,7 @@ def plan_nodes(
             not among them.
         preferred: nodes that one server is to own while it is a taker, whatever that makes of the
             division; the other nodes are divided so that all servers own as many as they can.
+        known: other servers that were seen lately, which may come back.
     """
     if not takers:
         return NodePlan()  # the last server keeps its nodes until it ends
@@ -51,15 +54,26 @@ def plan_nodes(
     if server_id not in takers:
         return NodePlan(hand_over=mine[0] if mine else None)
     room = _room(owners, takers, fixed)
+    homes = sorted({*takers, *known})
     if unowned:
-        return NodePlan(claims=_share(server_id, unowned, room, fixed))
+        return NodePlan(claims=_share(server_id, unowned, room, fixed, homes))
     astray = min((node for node, each in fixed.items() if owners[node] != each), default=None)
     if astray is not None:
         return NodePlan(hand_over=astray if astray in mine else None)
     most = min(room, key=lambda each: (room[each], each))
     if most == server_id and room[most] < 0:
-        return NodePlan(hand_over=max(node for node in mine if node not in fixed))
+        free = [node for node in mine if node not in fixed]
+        return NodePlan(hand_over=max(free, key=lambda node: _leaving(node, room, homes)))
     return NodePlan()
+
+
+def _home(node: int, homes: Sequence[int]) -> int:
+    return homes[(node - 1) % len(homes)]
+
+
+def _leaving(node: int, room: Mapping[int, int], homes: Sequence[int]) -> tuple[int, int]:
+    """Return by what the node is chosen that leaves: its home has room, and it is the last one."""
+    return room.get(_home(node, homes), 0), node
 
 
 def _room(
@@ -88,15 +102,23 @@ def _room(
 
 
 def _share(
-    server_id: int, unowned: Sequence[int], room: Mapping[int, int], fixed: Mapping[int, int]
+    server_id: int,
+    unowned: Sequence[int],
+    room: Mapping[int, int],
+    fixed: Mapping[int, int],
+    homes: Sequence[int],
 ) -> tuple[int, ...]:
     """Return those nodes without an owner that a server is to own."""
-    left, found = dict(room), []
-    for node in unowned:
-        taker = fixed.get(node)
-        if taker is None:
-            taker = max(left, key=lambda each: (left[each], -each))
+    left = dict(room)
+    owners = {node: fixed[node] for node in unowned if node in fixed}
+    free = [node for node in unowned if node not in fixed]
+    for node in free:
+        home = _home(node, homes)
+        if left.get(home, 0) > 0:
+            owners[node] = home
+            left[home] -= 1
+    for node in free:
+        if node not in owners:
+            owners[node] = taker = max(left, key=lambda each: (left[each], -each))
             left[taker] -= 1
-        if taker == server_id:
-            found.append(node)
-    return tuple(found)
+    return tuple(node for node in unowned if owners[node] == server_id)

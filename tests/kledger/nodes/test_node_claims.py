@@ -1,7 +1,7 @@
 """Servers that share the nodes of a model database, with a clock that the tests move."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from uuid import UUID
 
 import pytest
@@ -230,6 +230,24 @@ async def test_nodes_of_a_killed_server_are_taken_over_by_the_others(scene: Scen
     await scene.pass_time(TAKEOVER_MS - FENCE_AFTER_MS + COMMIT_EVERY_MS)
     assert [0, 2, 2] == scene.counts
     assert kept.items() <= dict(enumerate(scene.owners, 1)).items()
+
+
+@pytest.mark.parametrize("again", [(1, 2), (2, 1)])
+async def test_nodes_are_where_they_were_after_all_servers_were_killed(
+    scene: Scene, again: Sequence[int]
+) -> None:
+    """aiokafka never goes back to its bootstrap servers: it was lost if all nodes had moved."""
+    for server_id in (2, 1):
+        scene.start(server_id)
+        await scene.pass_time(10 * COMMIT_EVERY_MS)
+    before = scene.owners
+    for each in scene.servers:
+        await each.kill()
+    for server_id in again:
+        scene.start(server_id)
+    await scene.pass_time(2 * TAKEOVER_MS)
+    assert before == scene.owners
+    assert [2, 2] == scene.counts[2:]
 
 
 async def test_server_that_drains_hands_over_one_node_after_the_other(scene: Scene) -> None:

@@ -1,6 +1,9 @@
 """Plans of servers that see the same, and servers that come, drain and die."""
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
+from operator import eq
 
 import pytest
 from hypothesis import strategies as st
@@ -15,13 +18,13 @@ IDS = range(1, 6)
     ("owners", "takers", "expected"),
     [
         ([None, None, None], [1], {1: NodePlan(claims=(1, 2, 3))}),
-        ([None, None, None], [1, 2], {1: NodePlan(claims=(1, 2)), 2: NodePlan(claims=(3,))}),
+        ([None, None, None], [1, 2], {1: NodePlan(claims=(1, 3)), 2: NodePlan(claims=(2,))}),
         ([1, None, 2], [1, 2], {1: NodePlan(claims=(2,)), 2: NodePlan()}),
         ([1, 1, 1], [1, 2, 3], {1: NodePlan(hand_over=3), 2: NodePlan(), 3: NodePlan()}),
-        ([1, 1, None], [1, 2, 3], {1: NodePlan(), 2: NodePlan(claims=(3,)), 3: NodePlan()}),
+        ([1, 1, None], [1, 2, 3], {1: NodePlan(), 2: NodePlan(), 3: NodePlan(claims=(3,))}),
         ([1, 1, 2], [1, 2], {1: NodePlan(), 2: NodePlan()}),
         ([2, 2, 1], [1, 2], {1: NodePlan(), 2: NodePlan()}),
-        ([1, 1, 2, 2], [1, 2, 3], {1: NodePlan(), 2: NodePlan(hand_over=4), 3: NodePlan()}),
+        ([1, 1, 2, 2], [1, 2, 3], {1: NodePlan(), 2: NodePlan(hand_over=3), 3: NodePlan()}),
         ([1, 1, 2], [2], {1: NodePlan(hand_over=1), 2: NodePlan()}),
         ([1, None, 2], [2], {1: NodePlan(hand_over=1), 2: NodePlan(claims=(2,))}),
         ([1, 1], [], {1: NodePlan()}),
@@ -36,11 +39,51 @@ def test_server_does_its_part(
     assert expected == {each: plan_nodes(each, of_nodes, takers) for each in expected}
 
 
+@pytest.mark.parametrize("count", [3, 6, 12])
+def test_division_of_nodes_without_owners_depends_on_the_servers_alone(count: int) -> None:
+    owners: dict[int, int | None] = dict.fromkeys(range(1, count + 1))
+    settle(owners, [8, 5, 3])
+    assert [3, 5, 8] * (count // 3) == list(owners.values())
+
+
+@pytest.mark.parametrize("order", [*permutations([3, 5, 8])], ids=str)
+def test_most_nodes_are_where_they_were_in_whatever_order_servers_come(order: list[int]) -> None:
+    """Clients that never go back to their bootstrap servers need one node at its address."""
+    owners: dict[int, int | None] = dict.fromkeys(range(1, 7))
+    for come in range(1, len(order) + 1):
+        settle(owners, order[:come])
+    assert sum(map(eq, [3, 5, 8] * 2, owners.values())) >= 4
+
+
+def test_server_that_comes_back_gets_the_nodes_that_it_had() -> None:
+    owners: dict[int, int | None] = dict.fromkeys(range(1, 7))
+    settle(owners, [1, 2, 3])
+    before = dict(owners)
+    for lost in (2, 1, 3):
+        owners = {node: None if owner == lost else owner for node, owner in owners.items()}
+        settle(owners, sorted({1, 2, 3} - {lost}), known=[1, 2, 3])
+        settle(owners, [1, 2, 3])
+        assert before == owners
+
+
+def settle(owners: dict[int, int | None], takers: Sequence[int], known: Sequence[int] = ()) -> None:
+    """Let the servers act until nothing moves any more."""
+    while True:
+        before = dict(owners)
+        plans = {each: plan_nodes(each, before, takers, known=known) for each in takers}
+        for each, plan in plans.items():
+            owners.update(dict.fromkeys(plan.claims, each))
+            if plan.hand_over is not None:
+                owners[plan.hand_over] = None
+        if before == owners:
+            return
+
+
 @pytest.mark.parametrize(
     ("owners", "takers", "preferred", "expected"),
     [
         ([1, 1, 2, 2], [1, 2], {1: 2}, {1: NodePlan(hand_over=1), 2: NodePlan()}),
-        ([2, 1, 2, 2], [1, 2], {1: 2}, {1: NodePlan(), 2: NodePlan(hand_over=4)}),
+        ([2, 1, 2, 2], [1, 2], {1: 2}, {1: NodePlan(), 2: NodePlan(hand_over=3)}),
         ([2, 1, 2, 1], [1, 2], {1: 2}, {1: NodePlan(), 2: NodePlan()}),
         ([2, 2, 2, 1], [1, 2], {1: 2, 2: 2, 3: 2}, {1: NodePlan(), 2: NodePlan()}),
         ([2, 2, 2, 2], [1, 2], {1: 2, 2: 2, 3: 2}, {1: NodePlan(), 2: NodePlan(hand_over=4)}),
