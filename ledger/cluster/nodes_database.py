@@ -18,8 +18,11 @@ from kledger.ledger.cluster.database import OwnerObservation, SessionBroker
 NODES_MAX: Final = 64
 """As many as a coordinator has shards: a node beyond would coordinate nothing."""
 PEER_SECRET_BYTES: Final = 32
-SERVER_LIVE_MS: Final = 4_000
-"""A server that was not seen for so long counts as dead; it announces itself every second."""
+SERVER_LIVE_MS: Final = 3_000
+"""A server that was not seen for so long counts as dead; it announces itself every second.
+
+That must be before its nodes are fenced, or they would be given to it again.
+"""
 SERVER_FORGOTTEN_MS: Final = 24 * 3_600_000
 """After that the row of a dead server is deleted."""
 

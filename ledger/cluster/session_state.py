@@ -20,8 +20,8 @@ COMMIT_EVERY_MS: Final = 1_000
 """How often an owner commits at least, an empty commit if there is nothing to write."""
 POLL_EVERY_MS: Final = 500
 """How often a standby reads the state of the owner."""
-FENCE_AFTER_MS: Final = 6_000
-CURRENT_FOR_MS: Final = 4_000
+FENCE_AFTER_MS: Final = 5_000
+CURRENT_FOR_MS: Final = 3_300
 POLL_GAP_MAX_MS: Final = 2_000
 """Of two answers; after a longer gap it is unknown whether the owner could have committed."""
 
