@@ -106,11 +106,11 @@ class _Failed(NamedTuple):
     """A node that could not be served.
 
     Attributes:
-        count: how often in a row.
+        failures: how many in a row.
         until_ms: it is not claimed before.
     """
 
-    count: int
+    failures: int
     until_ms: int
 
 
@@ -352,9 +352,10 @@ class NodeClaims:
     def _node_failed(self, node: int, error: Exception, begun_at_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
         failed = self._failed.get(node)
-        count = 0 if failed is None or now_ms - begun_at_ms >= SERVED_LONG_MS else failed.count
-        pause_ms = CLAIM_AGAIN_MS[min(count, len(CLAIM_AGAIN_MS) - 1)]
-        self._failed[node] = _Failed(count + 1, now_ms + pause_ms)
+        was_long = now_ms - begun_at_ms >= SERVED_LONG_MS
+        earlier = 0 if failed is None or was_long else failed.failures
+        pause_ms = CLAIM_AGAIN_MS[min(earlier, len(CLAIM_AGAIN_MS) - 1)]
+        self._failed[node] = _Failed(earlier + 1, now_ms + pause_ms)
         logger.error(
             "node %s has ended, and is claimed again in %s s: %s", node, pause_ms // 1000, error
         )
