@@ -418,7 +418,7 @@ async def test_server_that_starts_again_after_a_crash_gets_its_id_back(scene: Sc
 
 
 async def test_database_without_a_cluster_ends_the_server(scene: Scene) -> None:
-    scene.memory.restore(None)
+    scene.memory.restore(MemoryDatabase().snapshot())
     server = scene.start(1)
     await ticks()
     with pytest.raises(NoCluster):
