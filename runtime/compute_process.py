@@ -23,11 +23,13 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar, cast
 from kledger.runtime.blocking import Arguments, PoolClosed
 from kledger.runtime.compute_worker import (
     AREA_BYTES,
+    DATA_BYTES,
     HEAD,
     SHARED_BYTES,
     Kind,
     WorkerMessage,
     make_shared_memory,
+    mapped,
     receive,
     split_buffers,
     write_buffers,
@@ -276,7 +278,8 @@ class StatefulProcess:
         if process is None:
             raise _session_ended()
         try:
-            return process.load(buffers, area * AREA_BYTES, AREA_BYTES)
+            loaded = process.load(buffers, area * AREA_BYTES, AREA_BYTES)
+            return loaded._replace(result_start=DATA_BYTES + area * AREA_BYTES)
         except _EndedIdle:
             raise _session_ended() from None
 
@@ -299,7 +302,7 @@ class StatefulProcess:
             ComputeProcessDied: the process has ended, and the state with it.
             Exception: what the call raises; the state is as the call left it.
         """
-        asked = (call, data.start, data.sizes, arguments)
+        asked = (call, data.start, data.sizes, arguments, data.result_start)
         return cast("Result", self._ask(Kind.CALL_WITH_STATE, asked, data))
 
     def kill(self) -> None:
@@ -343,11 +346,13 @@ class LoadedData(NamedTuple):
         start: of the first buffer.
         sizes: of all buffers, which follow each other.
         memory: descriptor of memory for this call alone; None: it is in the shared memory.
+        result_start: of the room for the result in the shared memory, if the call has some.
     """
 
     start: int
     sizes: Sequence[int]
     memory: int | None = None
+    result_start: int | None = None
 
     def discard(self) -> None:
         """Close the separate memory: it was sent, or never will be."""
@@ -385,6 +390,7 @@ class _Process:
         self._socket, theirs = socket.socketpair()
         self._pipe, their_pipe = os.pipe()
         self._memory = make_shared_memory(SHARED_BYTES)
+        self._shared = mapped([self._memory])
         arguments = f"{theirs.fileno()}, {self._memory}, {idle_s}, {memory_bytes_max}, {NICENESS}"
         module = receive.__module__
         program = _START.format(path=sys.path, module=module, arguments=arguments)
@@ -417,7 +423,7 @@ class _Process:
         return self.ask(Kind.CALL, asked, self.load(data), len(jobs))
 
     def load(
-        self, data: Sequence[Buffer], start: int = 0, bytes_max: int = SHARED_BYTES
+        self, data: Sequence[Buffer], start: int = 0, bytes_max: int = DATA_BYTES
     ) -> "LoadedData":
         """Write data into the shared memory, or, if there is not enough of it, into new memory.
 
@@ -461,7 +467,7 @@ class _Process:
             if not self._is_ready:
                 raise StartFailed(f"a process ended at its start with status {status}")
             raise _Died("it did not answer")
-        return self._results(first, count)
+        return self._results(first, count, data.result_start)
 
     def kill(self) -> None:
         """End the process; a thread that waits for its result continues."""
@@ -508,14 +514,14 @@ class _Process:
             data.discard()
         self._socket.sendall(content)
 
-    def _results(self, answer: WorkerMessage, count: int) -> list[Any]:
+    def _results(self, answer: WorkerMessage, count: int, buffers_start: int | None) -> list[Any]:
         results: list[Any] = []
         parts: list[Any] = []
         buffers: Iterator[memoryview] = iter(())
         while True:
             kind, content, memory = answer
             if kind == Kind.BUFFERS:
-                buffers = iter(split_buffers(content, memory))
+                buffers = iter(split_buffers(content, memory or self._shared[buffers_start:]))
             else:
                 found = pickle.loads(content, buffers=buffers)  # noqa: S301 - from our own child
             match kind:

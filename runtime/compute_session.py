@@ -34,7 +34,8 @@ class ComputeSession(Protocol[State_co]):
         Args:
             call: a function of a module. Its arguments are the state, all buffers one after the
                 other, the size of each, `arguments`, and the pause that it makes every few tenths
-                of a millisecond. What it returns as `pickle.PickleBuffer` is not pickled.
+                of a millisecond. What it returns as `pickle.PickleBuffer` is not pickled, and
+                may change with the second call after it.
             buffers: the data, which must not change meanwhile.
             arguments: small ones, which are pickled.
 

@@ -14,9 +14,10 @@ A message, either way:
     5             content, pickled
 
 The socket carries no data. The data of a call is in shared memory that both sides have mapped from
-the start, so neither side waits for the kernel to allocate pages. Larger data, and the buffers that
-the pickle of a result leaves out (`pickle.PickleBuffer`), are in separate memory, whose descriptor
-is sent with the message. The content of a message about such buffers:
+the start, so neither side waits for the kernel to allocate pages or to map them. So are the buffers
+that the pickle of a session's result leaves out (`pickle.PickleBuffer`). Larger data and results,
+and the buffers of other calls, are in separate memory, whose descriptor is sent with the message.
+The content of a message about buffers:
 
     offset  size  name
     0       4n    size of each buffer
@@ -37,11 +38,13 @@ from threading import Thread
 from typing import Any, NamedTuple, NoReturn
 
 HEAD = Struct(">BI")
-SHARED_BYTES = 4 << 20
+DATA_BYTES = 4 << 20
 """Of the memory that both sides have: more than any call but that of a very large batch needs."""
 AREAS = 2
-AREA_BYTES = SHARED_BYTES // AREAS
+AREA_BYTES = DATA_BYTES // AREAS
 """A session's next call is loaded into one area while the process reads the other one."""
+SHARED_BYTES = 2 * DATA_BYTES
+"""Behind the data of each area of a session, in the same order, is room for as large a result."""
 ITEMS_PER_PART = 64
 """A tuple travels in parts: unpickling keeps the GIL, so no part takes long."""
 _AUTOGROUP = "/proc/self/autogroup"
@@ -58,8 +61,9 @@ class Kind(IntEnum):
     CALL: (function, sizes of the data of each job, further arguments of each job).
     MAKE_STATE: (function, arguments); what it returns becomes the state, the answer is None.
     CALL_WITH_STATE: (function, position of the first buffer in the data, sizes of the buffers,
-        further arguments).
-    BUFFERS: what the PARTs and the RESULT that follow refer to, in order.
+        further arguments, position for the buffers of the result in the shared memory).
+    BUFFERS: what the PARTs and the RESULT that follow refer to, in order; they are in the memory
+        that comes with it, or at the position that the call has named.
     PART: items of a tuple; more follow.
     RESULT: of one job, or the last items of it.
     ERROR: what the call raised; no results follow.
@@ -101,7 +105,7 @@ def receive(connection: socket.socket) -> WorkerMessage | None:
         content = _receive_exactly(connection, size)
         if content is None:
             return None
-        return WorkerMessage(Kind(kind), content, _mapped(descriptors))
+        return WorkerMessage(Kind(kind), content, mapped(descriptors))
     finally:
         for each in descriptors:
             os.close(each)
@@ -154,7 +158,7 @@ def serve(
     _limit_memory(memory_bytes_max)
     connection = socket.socket(fileno=descriptor)
     Thread(target=_end_with_parent, args=(connection,), daemon=True).start()
-    worker = _Worker(connection, _mapped([memory]))
+    worker = _Worker(connection, memory)
     with suppress(BrokenPipeError, ConnectionResetError):
         worker.serve(idle_s)
     os._exit(0)
@@ -201,9 +205,10 @@ def _pause() -> None:
 class _Worker:
     """The calls that come over one connection, and the state of its session."""
 
-    def __init__(self, connection: socket.socket, shared: memoryview) -> None:
+    def __init__(self, connection: socket.socket, memory: int) -> None:
         self._connection = connection
-        self._shared = shared
+        self._memory = memory
+        self._shared = mapped([memory])
         self._state: Any = None
 
     def serve(self, idle_s: float | None) -> None:
@@ -247,13 +252,14 @@ class _Worker:
                 self._state = make_state(*arguments)
                 self._send_result(None)
             case Kind.CALL_WITH_STATE:
-                call, start, sizes, arguments = found
+                call, start, sizes, arguments, result_start = found
                 whole = data[start : start + sum(sizes)]
-                self._send_result(call(self._state, whole, sizes, *arguments, _pause))
+                result = call(self._state, whole, sizes, *arguments, _pause)
+                self._send_result(result, result_start)
             case _:
                 raise AssertionError(f"not a call: {message.kind}")
 
-    def _send_result(self, result: Any) -> None:
+    def _send_result(self, result: Any, buffers_start: int | None = None) -> None:
         parts = [result]
         if type(result) is tuple and len(result) > ITEMS_PER_PART:
             starts = range(0, len(result), ITEMS_PER_PART)
@@ -263,7 +269,7 @@ class _Worker:
             pickle.dumps(each, protocol=5, buffer_callback=left_out.append) for each in parts
         ]
         if left_out:
-            self._send_buffers([each.raw() for each in left_out])
+            self._send_buffers([each.raw() for each in left_out], buffers_start)
         for each in pickled:
             self._send_pickled(Kind.PART, each)
         self._send_pickled(Kind.RESULT, last)
@@ -274,8 +280,13 @@ class _Worker:
     def _send_pickled(self, kind: Kind, content: bytes) -> None:
         self._connection.sendall(HEAD.pack(kind, len(content)) + content)
 
-    def _send_buffers(self, buffers: Sequence[memoryview]) -> None:
-        content = _sizes_struct(len(buffers)).pack(*map(len, buffers))
+    def _send_buffers(self, buffers: Sequence[memoryview], start: int | None) -> None:
+        sizes = [*map(len, buffers)]
+        content = _sizes_struct(len(buffers)).pack(*sizes)
+        if start is not None and sum(sizes) <= AREA_BYTES:
+            write_buffers(self._memory, buffers, start)
+            self._send_pickled(Kind.BUFFERS, content)
+            return
         memory = make_shared_memory()
         try:
             write_buffers(memory, buffers)
@@ -290,7 +301,7 @@ def _sizes_struct(count: int) -> Struct:
     return Struct(f">{count}I")
 
 
-def _mapped(descriptors: Sequence[int]) -> memoryview:
+def mapped(descriptors: Sequence[int]) -> memoryview:
     """Return the memory of a descriptor, read-only; it stays until the view is gone."""
     for memory in descriptors:
         if os.fstat(memory).st_size:

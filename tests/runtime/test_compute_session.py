@@ -72,8 +72,8 @@ async def test_buffers_of_a_result_come_back_with_their_items(count: int) -> Non
         assert halves == [(size, bytes(half)) for size, half in found]
 
 
-async def test_a_call_sees_its_own_data_alone_and_results_outlive_later_calls() -> None:
-    """The memory in which data travels is used again; a result never changes."""
+async def test_a_call_sees_its_own_data_alone_and_results_outlive_the_next_call() -> None:
+    """The memory in which data and results travel is used again, by the second call after."""
     async with pool_of(ComputeProcesses()) as pool, pool.session(Log, "a") as session:
         ((_, long),) = await session.call(compute_calls.halves, [b"a" * 100_000])
         ((_, short),) = await session.call(compute_calls.halves, [b"b" * 10])
