@@ -7,12 +7,11 @@ small objects the few that live on keep most arenas. Some of these belong to the
 free lists, and its cache of 4,096 looked-up attributes, which keeps the names that C extensions
 make for each attribute lookup. `release_object_memory` drops them.
 
-glibc keeps what is freed: a free block below one that is in use stays with the process, and buffers
-of a megabyte are no longer mapped one by one once the first of them was freed (the threshold grows
-up to 32 MiB). After a burst of large responses the process keeps hundreds of megabytes for good.
-`malloc_trim` returns every free page of every arena. The alternatives cost time on every call: a
-fixed M_MMAP_THRESHOLD maps and zeroes each large buffer anew, and with fewer arenas threads wait
-for each other.
+glibc keeps what is freed: a free block below one that is in use stays with the process, and so do,
+in a server, up to 16 MiB at the end of each arena (`keep_freed_buffers`). After a burst of large
+responses the process keeps hundreds of megabytes for good. `malloc_trim` returns every free page of
+every arena. The alternatives cost time on every call: a low M_MMAP_THRESHOLD maps and zeroes each
+large buffer anew, and with fewer arenas threads wait for each other.
 
 Rule: memory is given back at most once in a period, however often it is requested; requests in
 between are served together at the end of the period.
@@ -25,6 +24,7 @@ import gc
 import sys
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock
@@ -32,7 +32,26 @@ from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 
 PERIOD_MS = 30_000
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _UNIT = NamedUnit("task", "give memory back")
+
+
+def keep_freed_buffers() -> bool:
+    """Let glibc keep up to 16 MiB that was freed at the end of each arena; before threads start.
+
+    A server reads and writes buffers of a megabyte all the time. Each would get new pages, which
+    the kernel clears and maps one by one, and lose them again, for which it interrupts every core
+    that runs a thread of the process.
+
+    Returns:
+        Whether it does; False without glibc.
+    """
+    set_option = _of_glibc("mallopt")
+    if set_option is None:
+        return False
+    set_option.argtypes, set_option.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
+    options = {_M_MMAP_THRESHOLD: 32 << 20, _M_TRIM_THRESHOLD: 16 << 20}
+    return all(set_option(option, size) for option, size in options.items())
 
 
 def release_free_memory() -> bool:
@@ -95,9 +114,12 @@ class FreeMemory:
 
 @cache
 def _trim() -> Callable[[int], int] | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = _of_glibc("malloc_trim")
     if trim is not None:
         trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
     return trim
+
+
+def _of_glibc(name: str) -> Any:
+    """Return a function of it; None without it."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None

@@ -150,8 +150,10 @@ def _run_server(settings: Settings, worker: "WorkerIdentity | None" = None) -> i
     import uvloop
 
     from kledger.ledger import LedgerError
+    from kledger.runtime.free_memory import keep_freed_buffers
     from kledger.wiring import CannotStart
 
+    keep_freed_buffers()
     has_cluster = settings.cluster.url is not None
     try:
         if not (settings.server.memory or has_cluster):

@@ -1,6 +1,7 @@
 """Freed memory is returned to the operating system, at most once in a period."""
 
 import asyncio
+import subprocess
 import sys
 from queue import SimpleQueue
 
@@ -14,6 +15,21 @@ from kledger.runtime.free_memory import (
 )
 from kledger.runtime.manual_clock import ManualClock
 from kledger.runtime.tasks import Supervisor
+
+BUFFERS = """
+import resource
+from kledger.runtime.free_memory import keep_freed_buffers
+
+assert keep_freed_buffers()
+faults = []
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    buffers = [bytes(2 << 20) + b"x" for _ in range(4)]
+    del buffers
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(*faults)
+"""
+"""Prints how many pages it got for the buffers, each time."""
 
 
 async def settle() -> None:
@@ -102,3 +118,12 @@ def test_calling_it_again_does_no_harm() -> None:
     for _ in range(2):
         release_free_memory()
         release_object_memory()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc")
+def test_buffers_of_megabytes_keep_their_pages() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-c", BUFFERS], capture_output=True, text=True, check=True
+    ).stdout
+    _, second, third = map(int, printed.split())
+    assert (True, True) == (second < 500, third < 500), printed
