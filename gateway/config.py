@@ -6,6 +6,7 @@ explained.
 Must not know: the sources of values (files, flags, environment); `kledger.settings` does.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Literal
@@ -115,6 +116,8 @@ class GatewayConfig:
     log_cleaner_threads: int = 1
     """How many partitions are compacted at once, each in a process of its own."""
     log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_io_max_bytes_per_second: float = sys.float_info.max
+    """What all compactions together read and write in a second; the default is no limit."""
     log_cleaner_dedupe_buffer_size: int = 64 * MIB
     """Memory for the keys of one compaction (Kafka: of all together, 128 MiB). What does not fit
     goes to temporary files in the data folder."""

@@ -7,6 +7,7 @@ Must not know: files, the environment, the use of a setting.
 
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal, Union, get_args, get_origin
 
 INT32_MAX = 2**31 - 1
@@ -58,6 +59,8 @@ def convert(name: str, kind: Any, value: object) -> Any:
         return _boolean(name, value)
     if kind is int:
         return _whole_number(name, value)
+    if kind is float:
+        return _number(name, value)
     if kind is ConfigText and isinstance(value, bool | int | str):
         return str(value).lower() if isinstance(value, bool) else str(value)
     assert issubclass(kind, str), f"{name}: no conversion to {kind}"
@@ -125,6 +128,15 @@ def _whole_number(name: str, value: object) -> int:
         if digits.isdigit() and len(digits) <= 19:
             return int(value)
     raise expected(name, "a whole number", value)
+
+
+def _number(name: str, value: object) -> float:
+    """Read a number above 0."""
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            if (found := float(value)) > 0:
+                return found
+    raise expected(name, "a number above 0", value)
 
 
 def split_address(name: str, value: str) -> tuple[str, int]:

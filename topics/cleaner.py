@@ -30,6 +30,7 @@ from kledger.runtime.tasks import Supervisor
 from kledger.topics.compaction.cleaner_plan import Cleaning, plan_cleaning
 from kledger.topics.compaction.strategy_rule import OpenStrategy, no_strategies
 from kledger.topics.errors import CompactionRunning, TopicsError
+from kledger.topics.io_throttle import IoThrottle
 from kledger.topics.partition.compacted_log import CompactedUpTo
 from kledger.topics.partition.partition_compaction import (
     CompactionLimits,
@@ -60,6 +61,11 @@ class CleanerConfig(Protocol):
     @property
     def log_cleaner_threads(self) -> int:
         """How many partitions are compacted at once."""
+        ...
+
+    @property
+    def log_cleaner_io_max_bytes_per_second(self) -> float:
+        """What all compactions together read and write in a second."""
         ...
 
     @property
@@ -171,6 +177,7 @@ class Cleaner:
         self._open_strategy = open_strategy
         self._asked_for: dict[UUID, int] = {}
         """When a user has asked for the compactions that have not ended, by topic."""
+        self._throttle = IoThrottle(clock, lambda: config.log_cleaner_io_max_bytes_per_second)
         self._running_count = 0
         self._one_ended = asyncio.Condition()
         self._retry_at_ms: dict[tuple[str, int], int] = {}
@@ -269,6 +276,7 @@ class Cleaner:
             memory_bytes_max=self._config.log_cleaner_dedupe_buffer_size,
             temporary_folder=self._store.path,
             open_strategy=self._open_strategy,
+            throttle=self._throttle,
         )
         counters, started_ms = self._counters, self._clock.monotonic_ms()
         try:

@@ -70,6 +70,8 @@ _EFFECTS: Final = {
     "log.cleaner.backoff.ms": "How long the log cleaner waits when nothing is to be compacted.",
     "log.cleaner.dedupe.buffer.size": "Memory for the keys of one compaction; the rest goes to"
     " temporary files.",
+    "log.cleaner.io.max.bytes.per.second": "What all compactions together read and write in a"
+    " second.",
     "log.cleaner.threads": "How many partitions are compacted at once.",
     "max.connections": "The largest number of connections of Kafka clients.",
     "max.connections.per.ip": "The largest number of connections from one address.",

@@ -30,6 +30,7 @@ FIELDS: Final = {
     for field in (
         "log_cleaner_backoff_ms",
         "log_cleaner_dedupe_buffer_size",
+        "log_cleaner_io_max_bytes_per_second",
         "log_cleaner_threads",
         "max_connections",
         "max_connections_per_ip",

@@ -1,5 +1,6 @@
 """From text and TOML to typed values, and what the errors say."""
 
+import math
 from typing import Any, Literal
 
 import pytest
@@ -32,6 +33,9 @@ Mode = Literal["fsync", "os"]
         (str | None, "none", None),
         (str | None, "x", "x"),
         (int | None, "7", 7),
+        (float, "1.5e6", 1_500_000.0),
+        (float, 2, 2.0),
+        (float, "inf", math.inf),
         (tuple[str, ...], "", ()),
         (tuple[str, ...], "a, b.c", ("a", "b.c")),
         (tuple[str, ...], ["a", "b.c"], ("a", "b.c")),
@@ -48,6 +52,11 @@ def test_convert_gives_the_type_of_the_field(kind: Any, value: object, converted
 @pytest.mark.parametrize(
     ("kind", "value", "message"),
     [
+        (float, "x", "a.b: expected a number above 0, got 'x'"),
+        (float, 0, "a.b: expected a number above 0, got 0"),
+        (float, "nan", "a.b: expected a number above 0, got 'nan'"),
+        (float, True, "a.b: expected a number above 0, got True"),
+        (float, [1], "a.b: expected a number above 0, got [1]"),
         (int, "x", "a.b: expected a whole number, got 'x'"),
         (int, "", "a.b: expected a whole number, got ''"),
         (int, "1.5", "a.b: expected a whole number, got '1.5'"),

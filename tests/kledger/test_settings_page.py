@@ -40,6 +40,7 @@ VALUES = {
     "kafka.listener_settings": PrefixedSettings({"plaintext.connections.max.reauth.ms": "5"}),
     "kafka.max_connections_per_ip_overrides": "127.0.0.1:7",
     "kafka.super_users": "User:root",
+    "kafka.log_cleaner_io_max_bytes_per_second": 1_500_000.0,
     "topics.batch_validation": "full",
     "topics.kledger_data_read_priority": "bookkeeper-first",
 }

@@ -1,6 +1,7 @@
 """Words for tests of partitions: a store in memory, a topic in it, appends that are awaited."""
 
 import asyncio
+import math
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -60,6 +61,7 @@ class CleanerSettings:
 
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_threads: int = 1
+    log_cleaner_io_max_bytes_per_second: float = math.inf
     log_cleaner_dedupe_buffer_size: int = 1 << 20
 
 

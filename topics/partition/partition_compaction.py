@@ -53,6 +53,7 @@ from kledger.topics.compaction.compaction_rules import (
 from kledger.topics.compaction.strategy_rule import OpenStrategy, StrategyRule, no_strategies
 from kledger.topics.config.topic_config import TopicConfig
 from kledger.topics.errors import CompactionRunning, TopicStorageFailed
+from kledger.topics.io_throttle import IoThrottle
 from kledger.topics.keys import PartitionKeys
 from kledger.topics.partition import records
 from kledger.topics.partition.compacted_log import (
@@ -116,11 +117,18 @@ class CompactionLimits:
         memory_bytes_max: for the table of keys; what it does not hold goes to files.
         temporary_folder: of these files, which have no name; None is the system's.
         open_strategy: imports the strategy of a topic, in the compute process.
+        throttle: of what is read and written; None for no limit.
     """
 
     memory_bytes_max: int = 64 << 20
     temporary_folder: Path | None = None
     open_strategy: OpenStrategy = no_strategies
+    throttle: IoThrottle | None = None
+
+    async def take(self, size: int) -> None:
+        """Wait until bytes may be read or written."""
+        if self.throttle is not None:
+            await self.throttle.take(size)
 
 
 class PartitionCompaction:
@@ -276,6 +284,7 @@ class PartitionCompaction:
             self._ledger,
             self._compacted,
             horizon,
+            limits,
             log_start=log_start,
             compacted_start=log_start if config.is_compacted else self._state.deleted_before_offset,
         )
@@ -287,7 +296,7 @@ class PartitionCompaction:
             temporary_folder=str(limits.temporary_folder or gettempdir()),
             strategy=self._strategy(config, limits),
         )
-        target = _Target(writer, interval_bytes(config.segment_bytes))
+        target = _Target(writer, interval_bytes(config.segment_bytes), limits)
         try:
             async with self._store.compute_pool.session(
                 begin_run, rules, memory_bytes_max=PROCESS_BYTES_MIN + limits.memory_bytes_max
@@ -362,6 +371,7 @@ class _Source:
         ledger: ManagedLedger,
         compacted: CompactedLog | None,
         horizon: Position,
+        limits: CompactionLimits,
         *,
         log_start: int,
         compacted_start: int,
@@ -370,6 +380,7 @@ class _Source:
         self._ledger = ledger
         self._compacted = compacted
         self._horizon = horizon
+        self._limits = limits
         self._log_start = log_start
         self._compacted_start = compacted_start
 
@@ -379,6 +390,7 @@ class _Source:
         size = 0
         async for step in self._steps():
             step_size = sum(len(each.batch) for each in step)
+            await self._limits.take(step_size)
             if chunk and (size + step_size > CHUNK_BYTES or len(chunk) >= CHUNK_ENTRIES):
                 yield _Chunk(chunk, is_end=False)
                 chunk, size = [], 0
@@ -430,8 +442,11 @@ def _since(offset: int, batches: list[CompactedBatch]) -> list[CompactedBatch]:
 class _Target:
     """The output of one run."""
 
-    def __init__(self, writer: CompactionWriter, interval_size: int) -> None:
+    def __init__(
+        self, writer: CompactionWriter, interval_size: int, limits: CompactionLimits
+    ) -> None:
         self.writer = writer
+        self._limits = limits
         self._index = OffsetIndex(interval_size)
         self._rows: list[IndexRow] = []
 
@@ -441,6 +456,7 @@ class _Target:
             await self._write_step(step)
 
     async def _write_step(self, kept: Sequence[CompactedBatch]) -> None:
+        await self._limits.take(sum(len(each.batch) for each in kept))
         number = self.writer.entries
         await self.writer.append([new_entry(each) for each in kept])
         for entry_id, each in enumerate(kept, number):

@@ -1,12 +1,13 @@
 """Compacted partitions: what readers see before, while and after the beginning is rewritten."""
 
 import asyncio
+import math
 import re
 
 import pytest
 
 from kledger.batches.builder import NewRecord, build_batch
-from kledger.ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.topics.config.topic_config import TopicDefaults
 from kledger.topics.errors import (
     CompactionRunning,
@@ -14,6 +15,7 @@ from kledger.topics.errors import (
     StrategyNotAllowed,
     TopicStorageFailed,
 )
+from kledger.topics.io_throttle import IoThrottle
 from kledger.topics.partition.partition_compaction import CompactionLimits, CompactionState
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS
@@ -84,6 +86,27 @@ async def test_ledgers_that_are_compacted_go_and_offsets_go_on() -> None:
         assert [17, 18, 20, 21] == offsets(await log.read(0, 1 << 20)) + offsets(
             await log.read(21, 1 << 20)
         )
+
+
+class CountingThrottle(IoThrottle):
+    """Counts what is taken, and never waits."""
+
+    def __init__(self) -> None:
+        super().__init__(ManualClock(), lambda: math.inf)
+        self.taken = 0
+
+    async def take(self, size: int) -> None:
+        self.taken += size
+
+
+async def test_what_is_read_twice_and_written_counts_for_the_limit_of_io() -> None:
+    async with open_topics() as topics:
+        log = await topics.log(configs=COMPACTED)
+        await keyed(log, *(f"k{n % 3}={n}" for n in range(20)))
+        throttle = CountingThrottle()
+        counts = await log.compact(CompactionLimits(throttle=throttle))
+        assert counts is not None
+        assert 2 * counts.bytes_read + counts.bytes_kept == throttle.taken
 
 
 async def commits_until_visible(engine: FaultyEngine, log: PartitionLog) -> int:
