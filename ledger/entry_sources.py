@@ -6,11 +6,11 @@ dict lookup.
 Must not know: appends, cursors, how a source reads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from kledger.ledger.engine.base import Buffer
-from kledger.ledger.errors import LedgerError, TierUnavailable
+from kledger.ledger.errors import LedgerError, NonRecoverable, TierUnavailable
 from kledger.ledger.metadata.ledger_list_state import LedgerListState
 from kledger.ledger.metadata.records import OffloadContext
 from kledger.ledger.offload.offload_policies import OffloadPolicies
@@ -79,7 +79,7 @@ class EntrySources:
             NonRecoverable, Corrupt, StorageFailed, TierUnavailable: the first entry cannot be read.
             Fenced, AlreadyClosed: the store has stopped.
         """
-        failed: list[ReadSource] = []
+        failed: dict[ReadSource, LedgerError] = {}
         while True:
             # The plan is made anew after a failure: a copy may have been deleted meanwhile.
             tiered = self._state.tiered(wanted.start.ledger_id)
@@ -90,9 +90,16 @@ class EntrySources:
                 else:
                     buffers = await self._read_primary(wanted)
             except LedgerError as error:
-                failed.append(source)
-                if not self._goes_on(wanted, failed, error):
-                    raise
+                if isinstance(error, NonRecoverable):
+                    # The engine drops entries in a thread, before the lists here know it.
+                    self._check_readable()
+                    await self._services.committer.flush()
+                failed[source] = error
+                if not self._goes_on(wanted, failed, source):
+                    # A copy that was deleted after the other one had failed says nothing.
+                    now = self._sources(self._state.tiered(wanted.start.ledger_id))
+                    lasting = next((failed[each] for each in now if each in failed), error)
+                    raise lasting from lasting.__cause__
             else:
                 if source is ReadSource.PRIMARY and self._is_fallback(tiered):
                     self.counts.fell_back += 1
@@ -128,7 +135,9 @@ class EntrySources:
     def _is_fallback(self, tiered: OffloadContext | None) -> bool:
         return plan_read_sources(tiered, self.policies.read_priority)[0] is ReadSource.TIER
 
-    def _goes_on(self, wanted: WantedEntries, failed: list[ReadSource], error: LedgerError) -> bool:
+    def _goes_on(
+        self, wanted: WantedEntries, failed: Mapping[ReadSource, LedgerError], last: ReadSource
+    ) -> bool:
         """Note a failure; return whether another source is asked.
 
         Four cases: the managed ledger is being deleted, or was closed: its error is raised; the
@@ -139,17 +148,17 @@ class EntrySources:
             Fenced, AlreadyClosed: the managed ledger serves no reads any more.
         """
         self._check_readable()
-        ledger_id = wanted.start.ledger_id
+        ledger_id, error = wanted.start.ledger_id, failed[last]
         if not self._state.has_ledger(ledger_id):
             return False
         tiered = self._state.tiered(ledger_id)
         sources = self._sources(tiered)
-        if failed[-1] in sources:
-            if failed[-1] is ReadSource.PRIMARY:
+        if last in sources:
+            if last is ReadSource.PRIMARY:
                 self._services.health.failed(error, f"reading {self._name} at {wanted.start}")
             elif isinstance(error, TierUnavailable) and error.timed_out and tiered is not None:
                 self._services.tier.pauses.begin(tiered.driver)
-            if not leads_on(failed[-1], error):
+            if not leads_on(last, error):
                 return False
         return any(each not in failed for each in sources)
 

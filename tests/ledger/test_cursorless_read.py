@@ -152,6 +152,23 @@ async def test_rule_4_ledgers_trimmed_meanwhile_are_skipped_or_were_read_before(
     assert numbers(8, 9) == await held_read(cold, engine, cold.truncate)
 
 
+async def test_rule_4_ledgers_whose_trim_is_being_applied_are_skipped(
+    cold: ManagedLedger, engine: FaultyEngine
+) -> None:
+    """The engine has dropped them, in its thread, and the event loop does not know it yet."""
+    first = cold.ledgers[0].ledger_id
+    read, commit = engine.hold_next("read"), engine.hold_next("commit")
+    reading = asyncio.ensure_future(cold.read_entries(EARLIEST, 99))
+    await read.reached()
+    trimming = asyncio.ensure_future(cold.truncate())
+    await commit.reached()
+    read.fail(EntryMissing(first, 0))
+    await asyncio.wait([reading], timeout=0.1)  # enough for it to fail at once
+    commit.release()
+    await trimming
+    assert numbers(8, 9) == datas(await reading)
+
+
 async def test_rule_4_all_trimmed_meanwhile_is_an_end(
     cold: ManagedLedger, engine: FaultyEngine
 ) -> None:

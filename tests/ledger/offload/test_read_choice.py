@@ -17,7 +17,7 @@ from kledger.ledger import (
     OffloadPolicies,
     TierUnavailable,
 )
-from kledger.ledger.engine.errors import EntryCorrupt
+from kledger.ledger.engine.errors import EntryCorrupt, EntryMissing
 from kledger.ledger.offload.copy_reads import READ_TIMEOUT_MS
 from kledger.ledger.offload.tier_services import PAUSE_MS
 from kledger.ledger.testing import FaultyEngine, ManualClock, MemoryTier, MemoryTiers
@@ -134,6 +134,24 @@ async def test_read_choice_of_a_dead_tier_without_a_primary_is_an_error(
         await first_four(ml)
     assert FIRST_FOUR == await first_four(ml)
     assert 0 == ml.read_counts.fell_back
+
+
+async def test_read_choice_of_a_dead_tier_whose_primary_is_deleted_meanwhile_may_be_repeated(
+    store: LedgerStore, tier: MemoryTier, engine: FaultyEngine
+) -> None:
+    """Found by the simulator: the entries seemed to be lost, and health showed it."""
+    ml = await five(store, tier)
+    await offload_all(ml)
+    tier.is_down = True
+    hold = engine.hold_next("read")
+    reading = asyncio.ensure_future(first_four(ml))
+    await hold.reached()
+    ledgers = [info.ledger_id for info in ml.ledgers]
+    await ml.delete_primaries(ledgers)
+    hold.fail(EntryMissing(ledgers[0], 0))
+    with pytest.raises(TierUnavailable):
+        await reading
+    assert not store.health.faults()
 
 
 async def test_read_choice_bookkeeper_first_goes_on_to_the_tier_when_the_primary_is_damaged(
