@@ -8,12 +8,14 @@ Must not know: what the other server answered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from compat_tests.deadlines import ask_until
 from compat_tests.differential import words
 from compat_tests.differential.connection import (
+    TIMEOUT_S,
     Closed,
     Connection,
     Silent,
@@ -54,8 +56,19 @@ class Side:
         versions: Mapping[int, range],
         masks: Masks,
         login: tuple[str, str] | None = None,
+        *,
+        connect: type[Connection] = Connection,
     ) -> None:
-        """Take the versions, per key, in which both servers are asked, and who logs in."""
+        """Connect.
+
+        Args:
+            bootstrap: the address.
+            versions: in which both servers are asked, by key.
+            masks: of this server.
+            login: user and password.
+            connect: makes connections; `RoutedConnection` for a server of several brokers.
+        """
+        self._connection_type = connect
         self._login = login
         self._bootstrap = bootstrap
         self._versions = versions
@@ -64,8 +77,8 @@ class Side:
         self._connection = self._connect()
         self.log: list[Exchange] = []
 
-    def _connect(self) -> Connection:
-        connection = Connection(self._bootstrap, login=self._login)
+    def _connect(self, timeout_s: float = TIMEOUT_S) -> Connection:
+        connection = self._connection_type(self._bootstrap, timeout_s=timeout_s, login=self._login)
         self._open.append(connection)
         return connection
 
@@ -87,7 +100,13 @@ class Side:
 
     def another(self) -> Side:
         """Give the same server over a connection of its own; what is said goes into one log."""
-        other = Side(self._bootstrap, self._versions, self._masks, self._login)
+        other = Side(
+            self._bootstrap,
+            self._versions,
+            self._masks,
+            self._login,
+            connect=self._connection_type,
+        )
         other.log, other._open = self.log, [*other._open]
         self._open.extend(other._open)
         return other
@@ -100,8 +119,7 @@ class Side:
 
     def ask_shortly(self, label: str, request: ApiMessage, version: int) -> Any:
         """Ask what a server may never answer, over a connection of its own."""
-        connection = Connection(self._bootstrap, timeout_s=SHORT_S, login=self._login)
-        self._open.append(connection)
+        connection = self._connect(SHORT_S)
         connection.send(request, version)
         return self._note(label, request, version, connection.receive())
 
@@ -157,13 +175,14 @@ class Side:
         return topic
 
     def wait_served(self, topic: str, partitions: int) -> None:
-        """A new partition is led a moment later only."""
-        request = words.list_offsets(topic, dict.fromkeys(range(partitions), -1))
-        ask_until(
-            lambda: self.quietly(request, 7),
-            lambda answer: not any(error_codes(answer)),
-            f"{topic} is served",
-        )
+        """A new partition is led a moment later only; its leader may be any broker."""
+        for partition in range(partitions):
+            request = words.list_offsets(topic, {partition: -1})
+            ask_until(
+                partial(self.quietly, request, 7),
+                lambda answer: not any(error_codes(answer)),
+                f"{topic} is served",
+            )
 
     def write(self, topic: str, *batches: bytes, partition: int = 0) -> None:
         """Produce batches one after the other."""
