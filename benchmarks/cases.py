@@ -19,6 +19,7 @@ Kind = Literal[
     "authorizer", "tls-produce", "tls-consume",
     "workers", "worker-restart", "compaction", "beside-compaction",
     "tier-file", "tier-s3", "slow-tier", "cluster-engine", "spark", "scale",
+    "cluster-broker", "nodes",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -26,6 +27,7 @@ OS, FSYNC = "kledger os", "kledger fsync"
 KAFKA, KAFKA_SYNC = "Kafka", "Kafka flush.messages=1"
 SUBJECTS = (OS, KAFKA, FSYNC, KAFKA_SYNC)
 WORKERS = "kledger os, 2 workers"
+CLUSTER, NODES = "kledger without a disk", "kledger, 3 servers of 6 nodes"
 EMBEDDED, REMOTE = "native embedded", "native remote"
 GROUP, GROUP_ASYNCIO = "Kafka group, librdkafka", "Kafka group, aiokafka"
 NATIVE_VIA = {
@@ -214,6 +216,14 @@ CASES = (
     Case(
         name="cluster-engine", kind="cluster-engine", record_bytes=16_384, records=40_000,
         subjects=(FSYNC,),
+    ),
+    Case(
+        name="cluster-broker", kind="cluster-broker", client="raw", record_bytes=16_384,
+        records=60_000, partitions=8, in_flight=512, seconds=10, subjects=(CLUSTER, FSYNC),
+    ),
+    Case(
+        name="nodes", kind="nodes", record_bytes=100, records=400, partitions=1_000,
+        subjects=(NODES, FSYNC),
     ),
     *_named("named-publish", 60_000),
     *_named("named-receive", 100_000),

@@ -10,6 +10,7 @@ from benchmarks.cases import (
     FSYNC,
     NAMED,
     NAMED_REMOTE,
+    NODES,
     OS,
     REMOTE,
     SPARK_DIRECT,
@@ -82,6 +83,11 @@ _PARQUET = (
     "Spark writes Parquet for most of the time, whatever the source; reading and decoding take less"
     " than a tenth of it"
 )
+_WHOLE_NODES = (
+    "A node moves with all its partitions (decision 0047): it ends as a broker does, and another"
+    " server loads its rows and opens its partitions, one node after the other. A record waits for"
+    " that, and for its producer to learn the new address"
+)
 _GROUPS = (
     "Messages leave in groups of five batches, and a group waits until the one before is stored and"
     " synced; the rest is the cost of a future, a tuple and an id for each message"
@@ -128,6 +134,10 @@ REMARKS: dict[tuple[str, str, str], str] = {
         (case, figure, subject): _RECEIVED
         for case in ("native-consume-1k", "native-shared-1-1k")
         for figure, subject in (("records_per_s", EMBEDDED), ("cpu_all_ms_per_mb", REMOTE))
+    },
+    **{
+        ("nodes", figure, NODES): _WHOLE_NODES
+        for figure in ("moved_partitions_per_s", "drain_stall_ms", "kill_stall_s")
     },
     **{("native-produce-1k", "records_per_s", subject): _GROUPS for subject in (EMBEDDED, REMOTE)},
     **{

@@ -179,6 +179,14 @@ _WORK = {
     "cluster-engine": "the ledger without a disk, over an S3 server on the same machine and a model"
     " of the database, beside the ledger on disk: {case.records:,} entries of {case.record_bytes:,}"
     " B in 8 ledgers, 1,024 under way",
+    "cluster-broker": "a server without a disk, over PostgreSQL without a standby and an S3 server"
+    " on the same machine, beside one on disk: {case.records:,} batches of {case.record_bytes:,} B"
+    " into {case.partitions} partitions over a bare socket, {case.in_flight} in flight; before"
+    " that, round trips of single records of 1 KB (inline) and of 100 KB (object)",
+    "nodes": "three servers over the same: {case.records} transactions of one record each; then,"
+    " with {case.partitions:,} partitions, a server is stopped, started and killed, beside a"
+    " producer of 50 records/s into each of 12 partitions (stall: the longest wait for an"
+    " acknowledgement)",
     "table-view": "{case.records:,} keys with values of {case.record_bytes:,} B on kledger fsync:"
     " loaded, then refreshed with nothing to read, and behind one new record",
     "spark": "Spark 4.0, `local[2]`, one session: a whole topic of {case.records:,} records of"

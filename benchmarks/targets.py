@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmarks.cases import (
+    CLUSTER,
     EMBEDDED,
     FSYNC,
     GROUP_ASYNCIO,
@@ -17,6 +18,7 @@ from benchmarks.cases import (
     KAFKA_SYNC,
     NAMED,
     NAMED_REMOTE,
+    NODES,
     OS,
     REMOTE,
     SPARK_DIRECT,
@@ -62,7 +64,8 @@ class Verdict:
         """By which share of the limit the figure lies on the wrong side; 0 when reached."""
         if self.found is None or self.is_reached:
             return 0.0
-        return abs(self.found / self.target.limit - 1)
+        limit = self.target.limit
+        return abs(self.found - limit) / (limit or 1)
 
 
 def _cpu(what: str, case: str, subject: str, against: str, limit: float) -> Target:
@@ -242,6 +245,48 @@ def _cluster() -> Iterator[Target]:
         what="appends of 16 KiB without a disk", case="cluster-engine", figure="mb_per_s",
         subject=FSYNC, against=None, limit=60, better="higher", unit=" MB/s",
     )  # fmt: skip
+    yield from _cluster_broker()
+    yield from _nodes()
+
+
+def _cluster_broker() -> Iterator[Target]:
+    """Give those of a whole server without a disk."""
+    name = "cluster-broker"
+    yield _cpu("produce 16 KiB without a disk / with fsync", name, CLUSTER, FSYNC, 1.3)
+    yield Target(
+        what="produce 16 KiB without a disk", case=name, figure="mb_per_s", subject=CLUSTER,
+        against=None, limit=60, better="higher", unit=" MB/s",
+    )  # fmt: skip
+    for what, p50, p99 in (("inline", 5.0, 30.0), ("object", 130.0, 350.0)):
+        for share, limit in (("p50", p50), ("p99", p99)):
+            words = f"acknowledgement of a record without a disk, {what}, {share}"
+            yield _plain(words, name, f"{share}_ms_{what}", limit, " ms", subject=CLUSTER)
+    for what, figure, limit, unit in (
+        ("CPU of the database per commit", "sql_cpu_ms_per_commit", 0.5, " ms"),
+        ("log of the database per commit", "sql_wal_kb_per_commit", 4.0, " KB"),
+        ("PUTs per GiB of records", "puts_per_gib", 250.0, ""),
+    ):
+        yield _plain(what, name, figure, limit, unit, subject=CLUSTER)
+
+
+def _nodes() -> Iterator[Target]:
+    """Give those of three servers that divide nodes."""
+    yield Target(
+        what="transactions of one record per second, 3 servers / one with fsync", case="nodes",
+        figure="transactions_per_s", subject=NODES, against=FSYNC, limit=0.5, better="higher",
+    )  # fmt: skip
+    yield Target(
+        what="partitions that move when a server stops", case="nodes",
+        figure="moved_partitions_per_s", subject=NODES, against=None, limit=200, better="higher",
+        unit=" /s",
+    )  # fmt: skip
+    for what, figure, limit, unit in (
+        ("longest wait of a producer while a server stops", "drain_stall_ms", 300, " ms"),
+        ("a server joins: all have their share", "settled_s", 30, " s"),
+        ("a server is killed: longest wait of a producer", "kill_stall_s", 10, " s"),
+        ("errors at that producer", "errors", 0, ""),
+    ):
+        yield _plain(what, "nodes", figure, limit, unit, subject=NODES)
 
 
 def _spark() -> Iterator[Target]:

@@ -90,10 +90,10 @@ class RoutedConnection(Connection):
         return found
 
     def _leader(self, led: Led) -> Connection:
-        is_id = isinstance(led.topic, UUID)
-        wanted = MetadataRequestTopic(
-            name=None if is_id else led.topic, topic_id=led.topic if is_id else ZERO
-        )
+        if isinstance(led.topic, UUID):
+            wanted = MetadataRequestTopic(name=None, topic_id=led.topic)
+        else:
+            wanted = MetadataRequestTopic(name=led.topic)
         answer = self._ask(MetadataRequest(topics=[wanted], allow_auto_topic_creation=False), 12)
         self._note(answer.brokers)
         for topic in answer.topics:

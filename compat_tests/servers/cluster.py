@@ -77,10 +77,11 @@ class ClusterServer(KledgerServer):
         *,
         settings: Mapping[str, str] | None = None,
         is_native: bool = False,
+        stores: ClusterStores | None = None,
     ) -> None:
-        """Take the URL of an empty database; see KledgerServer."""
+        """Take the URL of an empty database, or other stores than of a test; see KledgerServer."""
         super().__init__(folder, settings=settings, is_native=is_native)
-        self._stores = ClusterStores.of_folder(database_url, self.data_folder)
+        self._stores = stores or ClusterStores.of_folder(database_url, self.data_folder)
         self._is_made = False
 
     def prepare(self) -> None:
