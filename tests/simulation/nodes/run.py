@@ -158,12 +158,14 @@ class NodeRun:
             return
         self._note("pause", server)
         server.process.pause()
+        self._maybe_move_away(server)
         await self._clock.sleep(self._random.choice(PAUSED_MS))
         server.process.resume()
 
     async def _cut_off(self, server: SimulatedServer) -> None:
         self._note("cut off", server)
         server.link.is_away = True
+        self._maybe_move_away(server)
         await self._clock.sleep(self._random.choice(PAUSED_MS))
         server.link.is_away = False
 
@@ -177,6 +179,16 @@ class NodeRun:
         preferred = self._random.choice((server.server_id, server.server_id, None))
         self._note(f"node {node} prefers {preferred}", server)
         self._storage.tables.prefer_server(node, preferred)
+
+    def _maybe_move_away(self, server: SimulatedServer) -> None:
+        """Let another server own a node of one that does not answer, as an operator would."""
+        observed = self._storage.tables.observe_nodes().nodes
+        owned = [each.node for each in observed if each.server_id == server.server_id]
+        if owned and self._random.random() < 0.5:
+            others = [each for each in SERVERS if each != server.server_id]
+            self._storage.tables.prefer_server(
+                self._random.choice(owned), self._random.choice(others)
+            )
 
     async def _lose_database(self, server: SimulatedServer) -> None:
         self._note("the database is unavailable", server)
