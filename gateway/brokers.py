@@ -4,7 +4,7 @@ Rule: a single server is its only broker; `cluster_brokers` has those of a clust
 Must not know: partitions, requests.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ class Brokers(Protocol):
         ...
 
     @property
+    def silent_ids(self) -> Set[int]:
+        """Brokers that seem to be lost, until they are taken over."""
+        ...
+
+    @property
     def controller_id(self) -> int:
         """The broker that clients ask for changes; every broker can make them."""
         ...
@@ -77,6 +82,11 @@ class OneBroker:
     def recent_move(self, broker_id: int) -> int | None:
         """Return None: a broker that takes over from this one has another id."""
         return None
+
+    @property
+    def silent_ids(self) -> Set[int]:
+        """None: this broker answers."""
+        return frozenset()
 
     @property
     def controller_id(self) -> int:

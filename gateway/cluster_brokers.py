@@ -7,6 +7,7 @@ Must not know: partitions, requests.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kledger.gateway.brokers import AdvertisedAddress, BrokerAddress
@@ -86,6 +87,7 @@ class ClusterBrokers:
         broker_id: int,
         coordinator_ids: Sequence[int],
         clock: "Clock | None" = None,
+        silent: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         """Load the records of all brokers.
 
@@ -94,9 +96,12 @@ class ClusterBrokers:
             broker_id: of this broker.
             coordinator_ids: the brokers that coordinate groups and transactional ids.
             clock: says how long ago a broker has moved; None: brokers do not move.
+            silent: brokers that do not commit any more, with the leader epoch in which they
+                did; somebody else keeps it up to date.
         """
         self.broker_id = broker_id
         self._clock = clock
+        self._silent = silent
         self._followed: dict[int, BrokerRecord] = {}
         self._moved_at_ms: dict[int, int] = {}
         self._tables = tables
@@ -138,6 +143,19 @@ class ClusterBrokers:
             return None
         is_recent = self._clock.monotonic_ms() - moved_at_ms < RECENT_MOVE_MS
         return self._followed[broker_id].leader_epoch if is_recent else None
+
+    @property
+    def silent_ids(self) -> Set[int]:
+        """Brokers that seem to be lost, until they have registered in a later leader epoch."""
+        silent = self._silent
+        if not silent:
+            return frozenset()
+        found = [(each, self._records.get(each)) for each in silent]
+        return {
+            each
+            for each, record in found
+            if record is not None and record.leader_epoch <= silent[each]
+        }
 
     async def register(self, record: BrokerRecord) -> None:
         """Let clients of every broker know what they connect to for this one.

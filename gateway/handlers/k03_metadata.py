@@ -81,8 +81,8 @@ class _MetadataHandler:
     def __init__(self, services: "Services") -> None:
         self._registry = services.registry
         self._config = services.config
-        self._blocks = TopicBlocks(services.config.node_id)
-        self._listings: dict[Hashable, tuple[int, list[bytes]]] = {}
+        self._blocks = TopicBlocks(services.config.node_id, services.brokers)
+        self._listings: dict[Hashable, tuple[Hashable, list[bytes]]] = {}
 
     def handle(
         self, context: RequestContext, request: MetadataRequest
@@ -150,7 +150,7 @@ class _MetadataHandler:
         key: Hashable = context.version, request.include_topic_authorized_operations
         if (authorizer := context.services.authorizer) is not None:
             key = key, context.peer.principal, context.peer.host, authorizer.version
-        epoch = self._registry.epoch
+        epoch = self._registry.epoch, frozenset(context.services.brokers.silent_ids)
         kept = self._listings.get(key)
         if kept is None or kept[0] != epoch:
             topics = visible_topics(context)

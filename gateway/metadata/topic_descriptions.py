@@ -5,7 +5,7 @@ decides.
 Must not know: versions, except for the null name; how parts of a response are cached.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from kledger.gateway.api_errors import ApiError, code_and_message_of
 from kledger.gateway.assignments import leaders_of
@@ -20,6 +20,7 @@ from kledger.topics import InvalidTopicName, Topic, TopicsError, UnknownTopic
 from kledger.topics.topic_names import check_name, resolve_name
 
 NULL_NAME_SINCE = 12
+NO_LEADER = -1
 
 
 def without_duplicates(asked: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -39,7 +40,11 @@ def missing_topic_error(name: str | None) -> TopicsError:
 
 
 def describe_topic(
-    topic: Topic, name: str, node_id: int, authorized_operations: int
+    topic: Topic,
+    name: str,
+    node_id: int,
+    authorized_operations: int,
+    silent_ids: Set[int] = frozenset(),
 ) -> MetadataResponseTopic:
     """Describe a topic under the name in the request.
 
@@ -48,20 +53,29 @@ def describe_topic(
         name: in the request.
         node_id: of this broker, which leads everything if it is alone.
         authorized_operations: the bit field, or `OPERATIONS_NOT_REQUESTED`.
+        silent_ids: brokers that seem to be lost; their partitions have no leader.
     """
+    partitions = [
+        MetadataResponsePartition(
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=topic.leader_epoch(index),
+            replica_nodes=[leader],
+            isr_nodes=[leader],
+        )
+        for index, leader in enumerate(leaders_of(topic, node_id))
+    ]
+    for each in partitions:
+        if each.leader_id in silent_ids:
+            each.error_code, each.offline_replicas = (
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                [each.leader_id],
+            )
+            each.leader_id = NO_LEADER
     return MetadataResponseTopic(
         name=name,
         topic_id=topic.id,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=leader,
-                leader_epoch=topic.leader_epoch(index),
-                replica_nodes=[leader],
-                isr_nodes=[leader],
-            )
-            for index, leader in enumerate(leaders_of(topic, node_id))
-        ],
+        partitions=partitions,
         topic_authorized_operations=authorized_operations,
     )
 

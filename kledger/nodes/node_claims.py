@@ -11,7 +11,7 @@ Must not know: what serving a node means, command lines, signals.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Final, NamedTuple, NoReturn, Protocol, TypeAlias
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from kledger.ledger.cluster import (
     DatabaseError,
     DatabaseOutage,
     DatabaseUnavailable,
+    DescribedNode,
     NodesDatabase,
     NodesObservation,
     OwnedSession,
@@ -47,6 +48,8 @@ HAND_OVER_MAX_MS: Final = 10_000
 """How long a server waits for another one to own what it has handed over, before the next node."""
 DRAIN_SILENT_MS: Final = 4_000
 """Without an answer of the database a server that drains ends all its nodes at once."""
+OTHERS_COMMIT_WITHIN_MS: Final = 2_000
+"""An owner commits at least once a second, and is polled twice."""
 CLAIM_AGAIN_MS: Final = (1_000, 2_000, 4_000, 8_000, 15_000, 30_000)
 """After the first, second ... failure of a node in a row; the last one repeats."""
 SERVED_LONG_MS: Final = 60_000
@@ -127,6 +130,7 @@ class NodeClaims:
         clock: Clock,
         boot_ms: Callable[[], int],
         make_pool: Callable[[], BlockingRunner],
+        silent: MutableMapping[int, int] | None = None,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -138,7 +142,10 @@ class NodeClaims:
             clock: for intervals.
             boot_ms: time that goes on while the machine sleeps, for owners.
             make_pool: returns what makes calls, one after the other.
+            silent: kept up to date: nodes whose owner has not committed for `SILENT_AFTER_MS`, and
+                its epoch, until it commits again.
         """
+        self._silent = {} if silent is None else silent
         self._databases = databases
         self._server = server
         self._incarnation = incarnation
@@ -153,6 +160,8 @@ class NodeClaims:
         self._watches: dict[int, OwnerWatch] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._failed: dict[int, _Failed] = {}
+        self._owners: dict[int, OwnerObservation | None] = {}
+        self._moved_at_ms = 0
         self._fencing: set[int] = set()
         self._handed_over: _HandedOver | None = None
         self._failure: BaseException | None = None
@@ -232,6 +241,7 @@ class NodeClaims:
             observed = await self._pool.run(self._databases.nodes.observe_nodes)
         except (DatabaseUnavailable, UnknownOutcome) as error:
             self._watches.clear()
+            self._silent.clear()
             self._outage.failed(error)
             return
         self._answered_at_ms = self._clock.monotonic_ms()
@@ -265,6 +275,9 @@ class NodeClaims:
 
     def _fence_silent(self, observed: NodesObservation, asked_at_ms: int) -> None:
         """Begin to fence owners that have not moved for too long, those of other processes."""
+        owners = {each.node: each.owner for each in observed.nodes}
+        if owners != self._owners:
+            self._owners, self._moved_at_ms = owners, self._answered_at_ms
         for each in observed.nodes:
             if each.node in self._tasks:
                 self._watches.pop(each.node, None)
@@ -273,6 +286,8 @@ class NodeClaims:
             step = watch.observed(
                 each.owner, asked_at_ms=asked_at_ms, answered_at_ms=self._answered_at_ms
             )
+            if each.owner is not None:
+                self._note_silence(each, watch.is_silent(self._answered_at_ms))
             if (
                 step is WatchStep.FENCE
                 and each.owner is not None
@@ -282,6 +297,17 @@ class NodeClaims:
                 self._supervisor.spawn(
                     self._fence(each.node, each.owner), f"fence the owner of node {each.node}"
                 )
+
+    def _note_silence(self, node: DescribedNode, is_silent: bool) -> None:
+        """Note whether the owner of a node seems to be lost.
+
+        It is not if nobody commits: then the database takes no commits, and owners can be read.
+        """
+        moved_ms = self._answered_at_ms - self._moved_at_ms
+        if is_silent and moved_ms < OTHERS_COMMIT_WITHIN_MS:
+            self._silent[node.node] = node.epoch
+        elif self._silent.get(node.node) == node.epoch:
+            del self._silent[node.node]
 
     async def _fence(self, node: int, owner: OwnerObservation) -> None:
         database, pool = self._databases.node(node), self._make_pool()

@@ -132,6 +132,8 @@ class NodeMembers:
         self._opening = asyncio.Lock()
         self._source: TableSource | None = None
         self._settings = settings
+        self.silent: dict[int, int] = {}
+        """Nodes whose owner does not commit any more, and its epoch; see `NodeClaims`."""
         self.nodes = description.nodes
         self.secret = description.peer_secret
         self.entropy = entropy or SystemEntropy()
@@ -258,7 +260,7 @@ class NodeMember:
         tables = await members.tables(containment)
         try:
             timers = Timers(clock, supervisor)
-            brokers = ClusterBrokers(tables, node, nodes, clock)
+            brokers = ClusterBrokers(tables, node, nodes, clock, members.silent)
             transport = TcpPeers(
                 node,
                 self._peers,

@@ -132,6 +132,7 @@ class NodeServer:
             clock=self._clock,
             boot_ms=boot_ms,
             make_pool=partial(BlockingPool, 1),
+            silent=members.silent,
         )
         try:
             return await run_until(claims.run(), _drained(claims, ending))

@@ -22,6 +22,8 @@ POLL_EVERY_MS: Final = 500
 """How often a standby reads the state of the owner."""
 FENCE_AFTER_MS: Final = 5_000
 CURRENT_FOR_MS: Final = 3_300
+SILENT_AFTER_MS: Final = 3_000
+"""An owner that has not committed for so long seems to be lost: clients are shown no leader."""
 POLL_GAP_MAX_MS: Final = 2_000
 """Of two answers; after a longer gap it is unknown whether the owner could have committed."""
 
@@ -69,6 +71,10 @@ class OwnerWatch:
         elif asked_at_ms - self._since_ms >= FENCE_AFTER_MS:
             return WatchStep.FENCE
         return WatchStep.POLL
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Return whether the owner seems to be lost, as it has not committed for some time."""
+        return self._seen is not None and now_ms - self._since_ms >= SILENT_AFTER_MS
 
     def missed(self) -> None:
         """Restart the interval: the database did not answer, so the owner could not commit."""

@@ -19,7 +19,12 @@ from kledger.ledger.cluster.database import Change, NoCluster
 from kledger.ledger.cluster.faulty_database import DatabaseFault, FaultyDatabase
 from kledger.ledger.cluster.memory_database import MemoryDatabase
 from kledger.ledger.cluster.nodes_database import SERVER_LIVE_MS
-from kledger.ledger.cluster.session_state import COMMIT_EVERY_MS, FENCE_AFTER_MS, POLL_EVERY_MS
+from kledger.ledger.cluster.session_state import (
+    COMMIT_EVERY_MS,
+    FENCE_AFTER_MS,
+    POLL_EVERY_MS,
+    SILENT_AFTER_MS,
+)
 from kledger.nodes.node_claims import (
     CLAIM_AGAIN_MS,
     HAND_OVER_MAX_MS,
@@ -85,7 +90,9 @@ class Server:
     def __init__(self, scene: "Scene", server_id: int, incarnation: int) -> None:
         self.served: list[int] = []
         self.begun: list[int] = []
+        self.is_waiting = False
         self.fails_at: int | None = None
+        self.silent: dict[int, int] = {}
         self.failure: Exception = OSError("the disk of the tests is full")
         self._clock = scene.clock
         self.connection = Connection(scene.memory)
@@ -97,6 +104,7 @@ class Server:
             clock=scene.clock,
             boot_ms=scene.clock.monotonic_ms,
             make_pool=InlinePool,
+            silent=self.silent,
         )
         self.task = asyncio.ensure_future(self.claims.run())
 
@@ -109,7 +117,7 @@ class Server:
                 if session.node == self.fails_at:
                     raise self.failure
                 await self._clock.sleep(COMMIT_EVERY_MS)
-                if not self.connection.is_away:
+                if not self.connection.is_away and not self.is_waiting:
                     seq += 1
                     session.database.commit(session.owned.session, seq, Change())
         except SessionFenced:
@@ -248,6 +256,39 @@ async def test_nodes_are_where_they_were_after_all_servers_were_killed(
     await scene.pass_time(2 * TAKEOVER_MS)
     assert before == scene.owners
     assert [2, 2] == scene.counts[2:]
+
+
+async def test_owner_that_does_not_commit_while_others_do_is_silent(scene: Scene) -> None:
+    first, second = scene.start(1), scene.start(2)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    assert ({}, {}) == (first.silent, second.silent)
+    epochs = {node: scene.epochs[node - 1] for node in first.served}
+    first.connection.is_away = True
+    await scene.pass_time(SILENT_AFTER_MS + 2 * POLL_EVERY_MS)
+    assert epochs == second.silent
+    first.connection.is_away = False
+    await scene.pass_time(2 * COMMIT_EVERY_MS)
+    assert {} == second.silent
+
+
+async def test_silent_owner_stays_silent_in_its_epoch_when_it_was_taken_over(scene: Scene) -> None:
+    first, second = scene.start(1), scene.start(2)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    epochs = {node: scene.epochs[node - 1] for node in first.served}
+    await first.kill()
+    await scene.pass_time(TAKEOVER_MS)
+    assert [2] * NODES == scene.owners
+    assert epochs == second.silent
+
+
+async def test_no_owner_is_silent_if_the_database_takes_no_commits(scene: Scene) -> None:
+    """Its standby is unavailable: commits wait, while it answers queries."""
+    first, second = scene.start(1), scene.start(2)
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    first.is_waiting = second.is_waiting = True
+    for _ in range(0, FENCE_AFTER_MS - POLL_EVERY_MS, POLL_EVERY_MS):
+        await scene.pass_time(POLL_EVERY_MS)
+        assert ({}, {}) == (first.silent, second.silent)
 
 
 async def test_server_that_drains_hands_over_one_node_after_the_other(scene: Scene) -> None:

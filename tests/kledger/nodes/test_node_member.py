@@ -125,6 +125,34 @@ async def test_clients_are_shown_both_nodes_from_the_bootstrap_address(tmp_path:
                 assert 0 == answer.responses[0].partition_responses[0].error_code
 
 
+@pytest.mark.parametrize("asked", [METADATA, MetadataRequest(topics=None)], ids=["one", "all"])
+async def test_partitions_of_a_silent_node_have_no_leader_until_it_was_taken_over(
+    tmp_path: Path, asked: MetadataRequest
+) -> None:
+    """A client that found the old address waited for its next request timeout."""
+
+    async def leaders() -> list[tuple[int, int, list[int]]]:
+        found = await client.ask(asked, 12)
+        assert [1, 2] == [each.node_id for each in found.brokers]
+        (topic,) = found.topics
+        return [
+            (each.leader_id, each.error_code, each.offline_replicas) for each in topic.partitions
+        ]
+
+    async with servers(tmp_path) as (server,), WireClient(*server.address(1)) as client:
+        await client.ask(CreateTopicsRequest(topics=[TOPIC], timeout_ms=60_000), 7)
+        assert [(1, 0, []), (2, 0, [])] * 2 == await leaders()
+        server.members.silent[2] = 1
+        lost = (-1, ErrorCode.LEADER_NOT_AVAILABLE, [2])
+        assert [(1, 0, []), lost] * 2 == await leaders()
+        await server.leave(2)
+        assert [(1, 0, []), lost] * 2 == await leaders()
+        await server.own(2, leader_epoch=2)
+        assert [(1, 0, []), (2, 0, [])] * 2 == await leaders()
+        del server.members.silent[2]
+        assert [(1, 0, []), (2, 0, [])] * 2 == await leaders()
+
+
 async def test_the_bootstrap_address_survives_a_node_that_leaves(tmp_path: Path) -> None:
     async with servers(tmp_path) as (server,):
         await server.leave(1)

@@ -11,6 +11,7 @@ from kledger.ledger.cluster.session_state import (
     FENCE_AFTER_MS,
     POLL_EVERY_MS,
     POLL_GAP_MAX_MS,
+    SILENT_AFTER_MS,
     OwnerWatch,
     WatchStep,
     is_current,
@@ -115,6 +116,17 @@ def test_owner_is_not_current_any_more_when_a_standby_may_fence_it(rate: float) 
 def test_owner_is_current_for_a_time_after_it_has_sent_its_last_answered_commit() -> None:
     assert is_current(answered_at_ms=100, now_ms=100 + CURRENT_FOR_MS - 1)
     assert not is_current(answered_at_ms=100, now_ms=100 + CURRENT_FOR_MS)
+
+
+def test_owner_is_silent_before_it_is_fenced_and_not_after_a_commit() -> None:
+    watch = OwnerWatch()
+    assert not watch.is_silent(10_000)
+    observe_often(watch, 1, 10_000, 10_000 + SILENT_AFTER_MS)
+    assert not watch.is_silent(10_000 + SILENT_AFTER_MS - 1)
+    assert watch.is_silent(10_000 + SILENT_AFTER_MS)
+    observe(watch, 2, 10_000 + SILENT_AFTER_MS)
+    assert not watch.is_silent(10_000 + SILENT_AFTER_MS)
+    assert 2 * COMMIT_EVERY_MS < SILENT_AFTER_MS < FENCE_AFTER_MS
 
 
 def test_an_owner_has_several_commits_before_it_stops_to_be_current() -> None:
