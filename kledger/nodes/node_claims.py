@@ -48,6 +48,10 @@ HAND_OVER_MAX_MS: Final = 10_000
 """How long a server waits for another one to own what it has handed over, before the next node."""
 DRAIN_SILENT_MS: Final = 4_000
 """Without an answer of the database a server that drains ends all its nodes at once."""
+HURRIED_POLL_MS: Final = 100
+"""Between polls while the owner of a node is silent, or it has none: seconds of each failover."""
+HURRIED_MS: Final = 10_000
+"""How long servers poll so often for the same nodes."""
 OTHERS_COMMIT_WITHIN_MS: Final = 2_000
 """An owner commits at least once a second, and is polled twice."""
 CLAIM_AGAIN_MS: Final = (1_000, 2_000, 4_000, 8_000, 15_000, 30_000)
@@ -162,6 +166,8 @@ class NodeClaims:
         self._failed: dict[int, _Failed] = {}
         self._owners: dict[int, OwnerObservation | None] = {}
         self._moved_at_ms = 0
+        self._moving: set[int] = set()
+        self._hurried_until_ms = 0
         self._fencing: set[int] = set()
         self._handed_over: _HandedOver | None = None
         self._failure: BaseException | None = None
@@ -194,7 +200,7 @@ class NodeClaims:
                 await self._poll_and_act()
                 if self._failure is not None:
                     raise self._failure
-                timer = self._timers.call_after(POLL_EVERY_MS, self._changed.notify)
+                timer = self._timers.call_after(self._pause_ms(), self._changed.notify)
                 await self._changed.wait_beyond(version)
                 timer.cancel()
         finally:
@@ -213,6 +219,11 @@ class NodeClaims:
             timer = self._timers.call_after(POLL_EVERY_MS, self._changed.notify)
             await self._changed.wait_beyond(version)
             timer.cancel()
+
+    def _pause_ms(self) -> int:
+        """Return the time until the next poll: short while a node is about to get another owner."""
+        is_hurried = self._moving and self._clock.monotonic_ms() < self._hurried_until_ms
+        return HURRIED_POLL_MS if is_hurried else POLL_EVERY_MS
 
     def _is_silent(self) -> bool:
         return self._clock.monotonic_ms() - self._answered_at_ms >= DRAIN_SILENT_MS
@@ -247,6 +258,10 @@ class NodeClaims:
         self._answered_at_ms = self._clock.monotonic_ms()
         self._outage.answered()
         self._fence_silent(observed, asked_at_ms)
+        unowned = {each.node for each in observed.nodes if each.owner is None}
+        silent = {each.node for each in observed.nodes if self._silent.get(each.node) == each.epoch}
+        if self._moving != (moving := unowned | silent):
+            self._moving, self._hurried_until_ms = moving, self._answered_at_ms + HURRIED_MS
         self._act(observed)
 
     async def _announce(self, now_ms: int) -> bool:

@@ -28,6 +28,7 @@ from kledger.ledger.cluster.session_state import (
 from kledger.nodes.node_claims import (
     CLAIM_AGAIN_MS,
     HAND_OVER_MAX_MS,
+    HURRIED_POLL_MS,
     REFUSED_MAX_MS,
     SERVED_LONG_MS,
     NodeClaims,
@@ -50,6 +51,7 @@ class Connection:
 
     def __init__(self, memory: MemoryDatabase) -> None:
         self.is_away = False
+        self.polls = 0
         self._memory = memory
         self.nodes: NodesDatabase = self
 
@@ -60,6 +62,7 @@ class Connection:
         return FaultyDatabase(self._memory.node(node), choose)
 
     def observe_nodes(self) -> NodesObservation:
+        self.polls += 1
         self._check()
         return self._memory.observe_nodes()
 
@@ -256,6 +259,31 @@ async def test_nodes_are_where_they_were_after_all_servers_were_killed(
     await scene.pass_time(2 * TAKEOVER_MS)
     assert before == scene.owners
     assert [2, 2] == scene.counts[2:]
+
+
+async def test_nodes_are_claimed_at_once_when_they_have_no_owner(scene: Scene) -> None:
+    """The server that claimed a node learned up to half a second later that another fenced it."""
+    servers = [scene.start(each) for each in (1, 2, 3)]
+    await scene.pass_time(10 * COMMIT_EVERY_MS)
+    await servers[0].kill()
+    unowned_ms = 0
+    for _ in range(0, TAKEOVER_MS, HURRIED_POLL_MS):
+        await ticks()
+        scene.clock.advance(HURRIED_POLL_MS)
+        unowned_ms += HURRIED_POLL_MS * (None in scene.owners)
+    assert [0, 2, 2] == scene.counts
+    assert unowned_ms <= 2 * HURRIED_POLL_MS
+
+
+async def test_node_that_stays_without_owner_is_not_polled_so_often_for_ever(scene: Scene) -> None:
+    server = scene.start(1)
+    server.failure, server.fails_at = NodeUnavailable("damaged"), 2
+    await scene.pass_time(sum(CLAIM_AGAIN_MS))
+    server.connection.polls = 0
+    for _ in range(0, 20_000, HURRIED_POLL_MS):
+        await ticks()
+        scene.clock.advance(HURRIED_POLL_MS)
+    assert 30 <= server.connection.polls <= 150
 
 
 async def test_owner_that_does_not_commit_while_others_do_is_silent(scene: Scene) -> None:
