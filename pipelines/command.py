@@ -73,6 +73,8 @@ def start_session(name: str) -> SparkSession:
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
+            # Spark gives a Python worker 15 s to start, which a busy machine may not.
+            "spark.python.authenticate.socketTimeout": "120s",
         }
         for key, value in settings.items():
             builder = builder.config(key, value)
