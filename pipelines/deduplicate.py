@@ -9,9 +9,11 @@ The state keeps the event times of the records of an expression that passed, eac
 event time is two to three horizons ahead; they are more than a horizon apart, so they are few. A
 record that is more than a horizon behind the newest one is dropped as late, and Spark counts it:
 whether it is a duplicate is not known any more. Expressions are divided into buckets by their hash,
-because Spark spends milliseconds on a group in Python, however few rows it has.
+and the state of a bucket is one text, because Spark spends milliseconds on a group in Python,
+however few rows it has, and about one on each call for a state.
 """
 
+import json
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
@@ -85,7 +87,9 @@ def _first_ones(records: DataFrame, within: str) -> DataFrame:
         records.withWatermark("timestamp", within)
         .select(
             f.pmod(f.xxhash64("by"), f.lit(_BUCKETS)).alias("bucket"),
-            "by", "partition", "offset", "timestamp",
+            # Bytes, as a key that is cast to text need not be UTF-8.
+            f.col("by").cast("binary").alias("by"),
+            "partition", "offset", "timestamp",
             f.unix_millis("timestamp").alias("time_ms"),
             f.col("raw_key").alias("key"),
             f.col("raw_value").alias("value"),
@@ -114,8 +118,7 @@ class FirstRecords(StatefulProcessor):
     def init(self, handle: Any) -> None:
         """Open the state."""
         self._handle = handle
-        # Spark 4.0 returns no arrays from a state, so the times are a text.
-        self._passed = handle.getMapState("passed", "by string", "times_ms string")
+        self._passed = handle.getValueState("passed", "times_ms string")
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -131,14 +134,17 @@ class FirstRecords(StatefulProcessor):
         watermark = timerValues.getCurrentWatermarkInMs()
         passing: list[int] = []
         newest = watermark
-        for by, group in batch.groupby("by", sort=False).indices.items():
-            before = [t for t in self._times(by) if t >= watermark - self._horizon_ms]
+        bucket = self._times_ms()
+        for key_bytes, group in batch.groupby("by", sort=False).indices.items():
+            by = key_bytes.decode("latin-1")
+            before = [t for t in bucket.get(by, ()) if t >= watermark - self._horizon_ms]
             firsts, passed = pass_first([times_ms[row] for row in group], before, self._horizon_ms)
             if passed != before:
-                self._passed.updateValue((by,), (" ".join(map(str, passed)),))
+                bucket[by] = passed
                 newest = max(newest, passed[-1] + self._horizon_ms)
                 passing += [row for row, is_first in zip(group, firsts, strict=True) if is_first]
         if passing:
+            self._keep(bucket)
             # Whole horizons: a bucket has few timers, as one that is there is not added again.
             self._handle.registerTimer((newest // self._horizon_ms + 1) * self._horizon_ms)
         yield batch.loc[sorted(passing), ["key", "value", "headers", "timestamp"]]
@@ -151,20 +157,22 @@ class FirstRecords(StatefulProcessor):
     ) -> "Iterator[pd.DataFrame]":
         """Forget times that are too far back for any record that is not late."""
         end = timerValues.getCurrentWatermarkInMs() - self._horizon_ms
-        for by in [by for by, times in self._passed.iterator() if _parsed(times)[-1] < end]:
-            self._passed.removeKey(by)
+        self._keep({by: times for by, times in self._times_ms().items() if times[-1] >= end})
         return iter(())
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _times(self, by: str) -> list[int]:
-        times = self._passed.getValue((by,))
-        return [] if times is None else _parsed(times)
+    def _times_ms(self) -> dict[str, list[int]]:
+        """Return the times of the records of the bucket that passed, by expression."""
+        kept = self._passed.get()
+        return {} if kept is None else json.loads(kept[0])
 
-
-def _parsed(times: tuple[str]) -> list[int]:
-    return [int(each) for each in times[0].split()]
+    def _keep(self, bucket: dict[str, list[int]]) -> None:
+        if bucket:
+            self._passed.update((json.dumps(bucket, separators=(",", ":")),))
+        else:
+            self._passed.clear()
 
 
 def pass_first(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from itertools import pairwise
 
 import pandas as pd
@@ -53,26 +53,28 @@ def test_no_two_that_pass_are_within_the_horizon(times: list[int], horizon: int)
 
 
 class StateOfBucket:
-    """Spark's handle and map state of one group, in memory."""
+    """Spark's handle and value state of one group, in memory."""
 
     def __init__(self) -> None:
-        self.values: dict[tuple[str], tuple[str]] = {}
+        self.value: tuple[str] | None = None
         self.timers: set[int] = set()
 
-    def getMapState(self, *_: str) -> StateOfBucket:  # noqa: N802 - Spark's name
+    @property
+    def times_ms(self) -> dict[str, list[int]]:
+        """What is kept, by expression."""
+        return {} if self.value is None else json.loads(self.value[0])
+
+    def getValueState(self, *_: str) -> StateOfBucket:  # noqa: N802 - Spark's name
         return self
 
-    def getValue(self, key: tuple[str]) -> tuple[str] | None:  # noqa: N802 - Spark's name
-        return self.values.get(key)
+    def get(self) -> tuple[str] | None:
+        return self.value
 
-    def updateValue(self, key: tuple[str], value: tuple[str]) -> None:  # noqa: N802 - Spark's
-        self.values[key] = value
+    def update(self, value: tuple[str]) -> None:
+        self.value = value
 
-    def removeKey(self, key: tuple[str]) -> None:  # noqa: N802 - Spark's name
-        del self.values[key]
-
-    def iterator(self) -> Iterator[tuple[tuple[str], tuple[str]]]:
-        yield from self.values.items()
+    def clear(self) -> None:
+        self.value = None
 
     def registerTimer(self, time_ms: int) -> None:  # noqa: N802 - Spark's name
         self.timers.add(time_ms)
@@ -81,8 +83,9 @@ class StateOfBucket:
 def rows_of(records: list[tuple[str, int]], first_offset: int = 0) -> pd.DataFrame:
     """Expressions and times as Spark gives them to a processor, the last one first."""
     rows = [
-        {"by": by, "partition": 0, "offset": offset, "time_ms": time_ms, "key": by.encode(),
-         "value": b"%d" % offset, "headers": None, "timestamp": pd.Timestamp(time_ms, unit="ms")}
+        {"by": by.encode("latin-1"), "partition": 0, "offset": offset, "time_ms": time_ms,
+         "key": None, "value": b"%d" % offset, "headers": None,
+         "timestamp": pd.Timestamp(time_ms, unit="ms")}
         for offset, (by, time_ms) in enumerate(records, first_offset)
     ]  # fmt: skip
     return pd.DataFrame(rows[::-1])
@@ -96,10 +99,21 @@ def test_expressions_of_a_bucket_do_not_meet() -> None:
     records = [("a", 100), ("b", 103), ("a", 110), ("b", 104), ("a", 111), ("c", 7)]
     (found,) = first.handleInputRows((5,), iter([rows_of(records)]), TimerValues(0, 0))
     assert [b"0", b"1", b"4", b"5"] == found["value"].tolist()
-    assert {("a",): ("100 111",), ("b",): ("103",), ("c",): ("7",)} == state.values
+    assert {"a": [100, 111], "b": [103], "c": [7]} == state.times_ms
     more = rows_of([("c", 17), ("b", 114), ("a", 121)], 6)
     (found,) = first.handleInputRows((5,), iter([more]), TimerValues(0, 0))
     assert [b"7"] == found["value"].tolist()
+
+
+def test_expressions_need_not_be_utf_8() -> None:
+    """A key of bytes, such as a number, that is cast to text is not."""
+    state = StateOfBucket()
+    first = FirstRecords(10)
+    first.init(state)
+    records = [("\xff", 100), ("\xfe\x00", 100), ("\xff", 101)]
+    for passing in ([b"0", b"1"], []):
+        (found,) = first.handleInputRows((5,), iter([rows_of(records)]), TimerValues(0, 0))
+        assert passing == found["value"].tolist()
 
 
 def test_what_passed_is_forgotten_when_only_late_records_could_meet_it() -> None:
@@ -110,4 +124,4 @@ def test_what_passed_is_forgotten_when_only_late_records_could_meet_it() -> None
     assert {120} == state.timers
     for watermark, left in ((105, {"a", "b"}), (106, {"b"}), (113, {"b"}), (120, set())):
         assert not list(first.handleExpiredTimer((5,), TimerValues(0, watermark), None))
-        assert left == {by for (by,) in state.values}
+        assert left == state.times_ms.keys()

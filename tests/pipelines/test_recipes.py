@@ -73,6 +73,13 @@ def test_pipeline_is_a_function(server: KledgerServer, orders: str, tmp_path: Pa
     assert f"{COUNT + 10} rows in" in run("docs/SPARK.md", "run", server, tmp_path)
 
 
+def test_pipeline_is_submitted(server: KledgerServer, orders: str, tmp_path: Path) -> None:
+    (tmp_path / "pipelines").symlink_to(ROOT / "pipelines")
+    printed = run("docs/SPARK.md", "spark-submit", server, tmp_path)
+    assert f"{COUNT + 10} rows in, {COUNT + 10} rows out" in printed
+    assert len(parquet_rows(tmp_path / "archive")) == COUNT + 10
+
+
 def test_snapshot_is_a_table(server: KledgerServer, orders: str, tmp_path: Path) -> None:
     run("docs/SPARK.md", "snapshot", server, tmp_path)
     assert len(parquet_rows(tmp_path / "orders-table")) == 50

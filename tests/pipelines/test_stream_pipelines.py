@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from compat_tests.servers import KledgerServer
 from pipelines import archive, deduplicate, windows
 from pipelines.errors import WrongCall
+from tests.pipelines.commands import PipelineCommand
 from tests.pipelines.records import (
     START_MS,
     WAIT_S,
@@ -213,3 +214,26 @@ def test_duplicates_are_dropped_across_restarts(
     }
     assert rows_out == len(expected)
     assert len(records) == len(expected)
+
+
+def test_duplicates_are_dropped_by_another_driver(server: KledgerServer, tmp_path: Path) -> None:
+    """By our source; the second driver has nothing but the checkpoint. Keys are any bytes."""
+    for name in ("taken-twice", "taken-once"):
+        create_topic(server.bootstrap, name)
+    sent = [
+        SentRecord(b"\xff%d" % (n % 40), b"%d" % n, START_MS + n * 1000, 0, (("n", b"%d" % n),))
+        for n in range(90)
+    ]
+    command = PipelineCommand(
+        tmp_path, "deduplicate", "--source", "kledger", "--servers", server.bootstrap,
+        "--topic", "taken-twice", "--to", "taken-once", "--checkpoint", f"{tmp_path}/checkpoint",
+        "--by", "key", "--within", "1 hour", "--available-now", "--max-offsets-per-trigger", "20",
+    )  # fmt: skip
+    summaries = []
+    for part in (sent[:30], sent[30:]):
+        send(server.bootstrap, "taken-twice", part)
+        summaries.append(command.finish())
+    assert [(30, 30), (60, 10)] == [(each["rows_in"], each["rows_out"]) for each in summaries]
+    assert {"taken-twice": {"0": 90}} == summaries[-1]["offsets"]
+    found = topic_records(server.bootstrap, "taken-once")
+    assert expected_passing(sent, 3_600_000) == sorted(found, key=lambda each: each.timestamp_ms)
