@@ -15,7 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -41,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WrongCall as error:
         print(f"{module.NAME}: {error}", file=sys.stderr)
         return WRONG
+    except (ConnectionRefusedError, Py4JNetworkError):
+        # A signal to the whole group of processes ends it before the stream is stopped.
+        print(f"{module.NAME}: failed: Spark's virtual machine has ended", file=sys.stderr)
+        return FAILED
     except (PipelineFailed, PySparkException, Py4JJavaError, OSError) as error:
         print(f"{module.NAME}: failed: {first_line(error)}", file=sys.stderr)
         return FAILED

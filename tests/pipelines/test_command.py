@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from compat_tests.deadlines import PROGRAM_S, wait_until
 from compat_tests.servers import KledgerServer
+from pipelines import command
 from pipelines.command import main
 from tests.pipelines.records import create_topic, json_record, parquet_rows, send
 
@@ -47,6 +49,18 @@ def test_help_lists_the_pipelines(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for name in ("archive", "replay", "windows", "deduplicate", "snapshot"):
         assert f"\n    {name}" in printed
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "refused"), Py4JNetworkError()])
+def test_end_of_the_virtual_machine_is_named(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ends(*_: object, **__: object) -> int:
+        raise error
+
+    monkeypatch.setattr(command, "_run", ends)
+    assert main(ARCHIVE) == 1
+    assert "archive: failed: Spark's virtual machine has ended" in capsys.readouterr().err
 
 
 @pytest.mark.slow
