@@ -119,14 +119,14 @@ def run_cases(
 
 
 def _run_case(case: Case, testbed: Testbed, results: Results, rounds: int) -> None:
-    """Measure one case, its subjects alternately."""
+    """Measure one case, its subjects alternately, in every second round in the other order."""
     with ExitStack() as exits:
         prepare = _PREPARED.get(case.kind)
         measure = _MEASURES[case.kind] if prepare is None else prepare(case, testbed, exits)
         if case.kind in _SHARED_KINDS:
             testbed.settle()
         for number in range(1, rounds + 1):
-            for subject in case.subjects:
+            for subject in case.subjects if number % 2 else reversed(case.subjects):
                 figures = measure(case, subject, testbed)
                 sample = Sample(case=case.name, subject=subject, round=number, figures=figures)
                 results.samples.append(sample)
