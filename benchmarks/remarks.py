@@ -76,8 +76,9 @@ _COMMITS = (
     " acknowledgements of one batch become one, with a bit for each record"
 )
 _SPARK = (
-    "One round, in which a query takes some 3 s of a busy virtual machine. The server takes about"
-    " as much CPU for each byte as Apache Kafka; decision 0048 lists what the source requests"
+    "One round, in which a query takes some 3 s of a busy virtual machine that still compiles, and"
+    " Apache Kafka's is the last of four. The server takes about as much CPU for each byte as"
+    " Apache Kafka; decision 0048 lists what the source requests"
 )
 _PARQUET = (
     "Spark writes Parquet for most of the time, whatever the source; reading and decoding take less"
