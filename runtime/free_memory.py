@@ -115,9 +115,10 @@ class FreeMemory:
 @cache
 def _trim() -> Callable[[int], int] | None:
     trim = _of_glibc("malloc_trim")
-    if trim is not None:
-        trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
-    return trim
+    if trim is None:
+        return None
+    trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
+    return lambda kept_bytes: int(trim(kept_bytes))
 
 
 def _of_glibc(name: str) -> Any:

@@ -163,7 +163,7 @@ def _close(task: asyncio.Task[Any]) -> None:
     coroutine = task.get_coro()
     if not isinstance(coroutine, CoroutineType):  # the end of an asynchronous generator
         with suppress(Exception):
-            coroutine.close()  # type: ignore[union-attr]
+            coroutine.close()
         return
     has_begun = inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED
     given = () if has_begun else tuple(inspect.getcoroutinelocals(coroutine).values())
