@@ -18,7 +18,7 @@ from benchmarks import clients
 from benchmarks.cases import KAFKA, Case
 from benchmarks.clients import Figures
 from benchmarks.own_server_cases import wait
-from benchmarks.testbed import Testbed, alter_topic, create_topic
+from benchmarks.testbed import Testbed, alter_brokers, alter_topic, create_topic
 from compat_tests.servers import KledgerServer, ServerProcess
 
 _MB = 1e6
@@ -27,6 +27,9 @@ _LOOK_S = 0.02
 _TIMEOUT_S = 600.0
 _OURS = {"log.cleaner.enable": "false"}
 _KAFKAS = {"log.cleaner.backoff.ms": "50", "log.cleaner.dedupe.buffer.size": str(128 << 20)}
+LIMIT_BYTES_PER_S = 50_000_000
+"""Of reads and writes together: all is read twice, and written as far as it is kept."""
+_LIMIT = {"log.cleaner.io.max.bytes.per.second": str(LIMIT_BYTES_PER_S)}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # The share of a log without anything clean is 1, which is not above 1.
 _KEPT_AWAY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
@@ -51,12 +54,12 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
     """Send and fetch at a steady rate, before and during the compaction of another topic.
 
     Also beside a process that only computes, with the priority of a compaction: what any process
-    costs on as few cores.
+    costs on as few cores; and during one whose reads and writes are limited.
     """
     with testbed.own_server(subject, is_native=True, settings=_OURS) as server:
         assert isinstance(server, KledgerServer)
         server.start()
-        topic = _filled_topic(case, subject, server)
+        topic, limited = (_filled_topic(case, subject, server) for _ in range(2))
         place = [
             "--bootstrap",
             server.bootstrap,
@@ -69,6 +72,8 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
             wait(case.seconds)
             windows = {"without": (begin_s, time.monotonic()), "busy": _busy(case.seconds)}
             windows["beside"] = _compact(server, topic)
+            alter_brokers(server.bootstrap, _LIMIT)
+            windows["limited"] = _compact(server, limited)
             found = clients.answer(load, json.dumps(windows), timeout_s=_TIMEOUT_S)
     figures = {
         f"{name}_{when}": value for when, each in found.items() for name, value in each.items()
@@ -76,9 +81,12 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
     for who in ("produce", "fetch"):
         p99_ms = figures[f"{who}_p99_ms_without"]
         figures[f"{who}_p99_ratio"] = figures[f"{who}_p99_ms_beside"] / p99_ms
-        figures[f"{who}_p99_busy_ratio"] = figures[f"{who}_p99_ms_busy"] / p99_ms
-    seconds = windows["beside"][1] - windows["beside"][0]
-    return figures | {"mb_per_s": case.payload_bytes / _MB / seconds}
+        for when in ("busy", "limited"):
+            figures[f"{who}_p99_{when}_ratio"] = figures[f"{who}_p99_ms_{when}"] / p99_ms
+    for name, when in (("mb_per_s", "beside"), ("limited_mb_per_s", "limited")):
+        begin_s, end_s = windows[when]
+        figures[name] = case.payload_bytes / _MB / (end_s - begin_s)
+    return figures
 
 
 def _busy(seconds: float) -> tuple[float, float]:

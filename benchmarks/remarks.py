@@ -58,10 +58,9 @@ _PRIORITY = (
     " itself takes (decision 0024)"
 )
 _BESIDE = (
-    "A process that only computes, with the priority of a compaction, costs less (figures of the"
-    " case): the server also reads, copies and writes for the compaction, in threads and in steps"
-    " of 0.1 to 0.3 ms of its event loop, on the same two cores. Priorities, time slices, one core"
-    " for the compaction and shorter intervals of the interpreter were tried (decision 0024)"
+    "At full speed a compaction keeps both cores busy, and the client waits for one as well as the"
+    " server; a trace found what could be spared (decision 0024). The rows with limited I/O show"
+    " what `log.cleaner.io.max.bytes.per.second` changes"
 )
 _PUBLISH = (
     "A publish is a send that also counts for flow control and flush, chooses its channel, and"

@@ -95,6 +95,7 @@ _UNITS = {
         f"{who}_{share}_ms_{when}": f"{whose} {words} ms {then}"
         for when, then in (
             ("without", "before"), ("busy", "beside a busy process"), ("beside", "meanwhile"),
+            ("limited", "with limited I/O"),
         )
         for who, whose in (("produce", "producer's"), ("fetch", "consumer's"))
         for share, words in (
@@ -115,6 +116,9 @@ _UNITS = {
     "fetch_p99_ratio": "consumer's p99, meanwhile / before",
     "produce_p99_busy_ratio": "producer's p99, beside a busy process / before",
     "fetch_p99_busy_ratio": "consumer's p99, beside a busy process / before",
+    "produce_p99_limited_ratio": "producer's p99, with limited I/O / before",
+    "fetch_p99_limited_ratio": "consumer's p99, with limited I/O / before",
+    "limited_mb_per_s": "MB/s, with limited I/O",
 }  # fmt: skip
 _NATIVE_WORK = {
     "native-produce": "sent one by one, without a task for each, at most 5,000 under way",
@@ -197,8 +201,9 @@ _WORK = {
     " the server",
     "beside-compaction": "500 records of 100 B a second, from the time at which each is due to the"
     " acknowledgement and to a consumer that waits, before and during the compaction of {gib:.1f}"
-    " GiB in another topic, {case.duplicates_percent} % of it duplicates, and beside a process that"
-    " only computes, with the priority of a compaction",
+    " GiB in another topic, {case.duplicates_percent} % of it duplicates, beside a process that"
+    " only computes, with the priority of a compaction, and during another compaction that reads"
+    " and writes at most 50 MB a second together",
     "cursor-holes": "every second entry acknowledged with one cursor, {case.records:,} of them,"
     " `cursor_ranges_max` {case.ranges_max:,}",
 }

@@ -210,6 +210,8 @@ def _compaction_and_tables() -> Iterator[Target]:
             what = f"p99 of a {whose} during the compaction of 1 GiB / before"
             name = "beside-compaction"
             yield _plain(what, name, f"{who}_p99_ratio", 1.5, "", subject=subject)
+            what = f"p99 of a {whose} during one of 1 GiB with limited I/O / before"
+            yield _plain(what, name, f"{who}_p99_limited_ratio", 1.5, "", subject=subject)
     yield Target(
         what="a table view loads 1,000,000 keys", case="table-view", figure="records_per_s",
         subject=EMBEDDED, against=None, limit=300_000, better="higher", unit=" records/s",

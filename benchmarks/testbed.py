@@ -170,12 +170,21 @@ def create_topic(
 
 def alter_topic(bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
     """Set some configs of a topic."""
+    _alter(bootstrap, ResourceType.TOPIC, topic, config)
+
+
+def alter_brokers(bootstrap: str, config: Mapping[str, str]) -> None:
+    """Set some configs of all brokers."""
+    _alter(bootstrap, ResourceType.BROKER, "", config)
+
+
+def _alter(bootstrap: str, kind: ResourceType, name: str, config: Mapping[str, str]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in config.items()
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in config.items()
     ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    resource = ConfigResource(kind, name, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(_ADMIN_TIMEOUT_S)
 
 
