@@ -45,6 +45,9 @@ class ObjectWriter:
         self._pace = PutPace(limits)
         self._latencies = PutLatencies()
         self._abandoned: dict[str, int] = {}
+        """Keys that no group will name, and when they are deleted."""
+        self._repeated: dict[str, int] = {}
+        """Keys of objects of which another PUT has failed, and until when it may be stored."""
         self._is_stopped = False
 
     def put(self, name: ObjectName, data: Buffer, *, is_paced: bool) -> str:
@@ -69,9 +72,12 @@ class ObjectWriter:
                 self._step(state, name, data, under_way, is_paced=is_paced)
                 stored = self._take_ended(state, under_way)
         finally:
+            late_ms = self._now_ms() + LATE_PUT_MS
             for attempt in state.attempts_begun:
                 if attempt != stored:
-                    self._abandoned[name.key(attempt)] = self._now_ms() + LATE_PUT_MS
+                    self._abandoned[name.key(attempt)] = late_ms
+                elif state.is_repeated:
+                    self._repeated[name.key(attempt)] = late_ms
         self.put_bytes += len(data)
         return name.key(stored)
 
@@ -79,8 +85,15 @@ class ObjectWriter:
         """Let the present and every later `put` fail soon."""
         self._is_stopped = True
 
+    def deleted(self, key: str) -> None:
+        """Note that an object was deleted: a failed PUT of its key may still be stored."""
+        if (late_ms := self._repeated.pop(key, None)) is not None:
+            self._abandoned[key] = late_ms
+
     def take_abandoned(self, now_ms: int) -> list[str]:
         """Return keys that are to be deleted now, each once."""
+        for key in [key for key, late_ms in list(self._repeated.items()) if late_ms <= now_ms]:
+            self._repeated.pop(key, None)
         due = [key for key, at_ms in list(self._abandoned.items()) if at_ms <= now_ms]
         for key in due:
             del self._abandoned[key]

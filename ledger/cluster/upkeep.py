@@ -183,6 +183,7 @@ class Upkeep:
         self._delete_later(self._writer.take_abandoned(self._now_ms()))
         for key in [*islice(self._to_delete, DELETIONS_PER_STEP)]:
             self._objects.delete(key)
+            self._writer.deleted(key)
             del self._to_delete[key]
             self.deleted_objects += 1
             self._has_dropped = False

@@ -367,6 +367,21 @@ def test_late_put_of_a_fenced_owner_is_swept() -> None:
     assert 1 == entry_count(new)
 
 
+def test_late_put_of_an_object_that_was_deleted_since_is_deleted_again() -> None:
+    """The second PUT of a key was answered; the first one is stored when the object is gone."""
+    cluster = ModelCluster(limits=OBJECTS)
+    engine = cluster.own()
+    cluster.object_fault = once(ObjectFault.LATE)
+    store(engine, group_of(0), CommitGroup(drops=[7]))
+    assert 1 == engine.writer.put_failures
+    rest(cluster, engine)
+    assert {} == cluster.bucket.objects
+    cluster.run_late()
+    assert 1 == len(cluster.bucket.objects)
+    rest(cluster, engine)
+    assert {} == cluster.bucket.objects
+
+
 def test_backup_of_the_database_needs_the_objects_of_its_time(cluster: ModelCluster) -> None:
     """The steps of docs/CLUSTER.md: both are restored, and the epochs of the lost time skipped."""
     engine = cluster.own()
