@@ -170,16 +170,21 @@ def create_topic(
 
 def alter_topic(bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
     """Set some configs of a topic."""
-    _alter(bootstrap, ResourceType.TOPIC, topic, config)
+    _alter(_admin(bootstrap), ResourceType.TOPIC, topic, config)
 
 
 def alter_brokers(bootstrap: str, config: Mapping[str, str]) -> None:
-    """Set some configs of all brokers."""
-    _alter(bootstrap, ResourceType.BROKER, "", config)
+    """Set some configs of each broker."""
+    admin = _admin(bootstrap)
+    for broker in admin.list_topics(timeout=_ADMIN_TIMEOUT_S).brokers:
+        _alter(admin, ResourceType.BROKER, str(broker), config)
 
 
-def _alter(bootstrap: str, kind: ResourceType, name: str, config: Mapping[str, str]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+
+
+def _alter(admin: AdminClient, kind: ResourceType, name: str, config: Mapping[str, str]) -> None:
     entries = [
         ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         for key, value in config.items()
