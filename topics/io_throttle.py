@@ -1,7 +1,7 @@
 """I/O throttle: limits what background work reads and writes in a second.
 
 Rule: on average, the sum of everything is below the limit; one step may go beyond it, and the next
-ones wait for that. A limit that changes counts from the next step on.
+ones wait for that. A limit that changes also counts for steps that wait already.
 Must not know: what is read or written.
 
 Source of the rule: Kafka's log cleaner, `log.cleaner.io.max.bytes.per.second`.
@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from kledger.runtime.clock import Clock
 
-WAIT_MS_MAX = 60_000
-"""A wait ends after this time, to look at the limit again."""
+CHECK_MS = 1_000
+"""A step that waits reads the limit this often."""
 
 
 class IoThrottle:
@@ -22,12 +22,18 @@ class IoThrottle:
         """Args: bytes_per_second: the limit at present, at least 1; infinity for none."""
         self._clock = clock
         self._bytes_per_second = bytes_per_second
-        self._free_at_ms = 0.0
-        """When everything that was read and written is paid for."""
+        self._excess = 0.0
+        """Bytes above the limit, at `_computed_ms`."""
+        self._computed_ms = clock.monotonic_ms()
 
     async def take(self, size: int) -> None:
         """Wait until bytes may be read or written; count them."""
-        while (wait_ms := self._free_at_ms - self._clock.monotonic_ms()) >= 1:
-            await self._clock.sleep(int(min(wait_ms, WAIT_MS_MAX)))
-        begin_ms = max(self._free_at_ms, self._clock.monotonic_ms())
-        self._free_at_ms = begin_ms + size * 1000 / max(1.0, self._bytes_per_second())
+        while (wait_ms := self._wait_ms()) >= 1:
+            await self._clock.sleep(min(int(wait_ms), CHECK_MS))
+        self._excess += size
+
+    def _wait_ms(self) -> float:
+        now_ms, bytes_per_ms = self._clock.monotonic_ms(), max(1.0, self._bytes_per_second()) / 1000
+        self._excess = max(0.0, self._excess - (now_ms - self._computed_ms) * bytes_per_ms)
+        self._computed_ms = now_ms
+        return self._excess / bytes_per_ms

@@ -4,7 +4,7 @@ import asyncio
 import math
 
 from kledger.runtime.manual_clock import ManualClock
-from kledger.topics.io_throttle import IoThrottle
+from kledger.topics.io_throttle import CHECK_MS, IoThrottle
 
 
 async def passed_ms(throttle: IoThrottle, clock: ManualClock, sizes: list[int]) -> list[int]:
@@ -44,12 +44,16 @@ async def test_several_have_one_limit_together() -> None:
     assert [2_000] == await passed_ms(throttle, clock, [1])
 
 
-async def test_a_limit_that_changes_counts_from_the_next_step_on() -> None:
-    clock, limits = ManualClock(), [1_000.0]
+async def test_a_limit_that_changes_counts_for_what_waits() -> None:
+    clock, limits = ManualClock(), [1.0]
     throttle = IoThrottle(clock, lambda: limits[0])
-    await throttle.take(1_000)
-    limits[0] = 2_000.0
-    assert [1_000, 1_500] == await passed_ms(throttle, clock, [1_000, 1])
+    await throttle.take(1_000_000)
+    waiting = asyncio.ensure_future(throttle.take(1))
+    await asyncio.sleep(0)
+    limits[0] = 1_000_000.0
+    clock.advance(CHECK_MS)
+    await waiting
+    assert CHECK_MS == clock.monotonic_ms()
 
 
 async def test_without_a_limit_nothing_waits() -> None:
