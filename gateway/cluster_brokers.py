@@ -147,14 +147,10 @@ class ClusterBrokers:
     @property
     def silent_ids(self) -> Set[int]:
         """Brokers that seem to be lost, until they have registered in a later leader epoch."""
-        silent = self._silent
-        if not silent:
-            return frozenset()
-        found = [(each, self._records.get(each)) for each in silent]
         return {
             each
-            for each, record in found
-            if record is not None and record.leader_epoch <= silent[each]
+            for each, epoch in self._silent.items()
+            if (record := self._records.get(each)) is not None and record.leader_epoch <= epoch
         }
 
     async def register(self, record: BrokerRecord) -> None:

@@ -92,12 +92,8 @@ class ObjectWriter:
 
     def take_abandoned(self, now_ms: int) -> list[str]:
         """Return keys that are to be deleted now, each once."""
-        for key in [key for key, late_ms in list(self._repeated.items()) if late_ms <= now_ms]:
-            self._repeated.pop(key, None)
-        due = [key for key, at_ms in list(self._abandoned.items()) if at_ms <= now_ms]
-        for key in due:
-            del self._abandoned[key]
-        return due
+        _take_due(self._repeated, now_ms)
+        return _take_due(self._abandoned, now_ms)
 
     def _step(
         self,
@@ -144,3 +140,11 @@ class ObjectWriter:
             state.failed(attempt, str(error), now_ms)
             logger.info("a PUT is repeated: %s", error)
         return None
+
+
+def _take_due(keys: dict[str, int], now_ms: int) -> list[str]:
+    """Remove the keys whose time has come, and return them; another thread may add some."""
+    due = [key for key, at_ms in list(keys.items()) if at_ms <= now_ms]
+    for key in due:
+        del keys[key]
+    return due
