@@ -21,6 +21,7 @@ from confluent_kafka import Producer
 from benchmarks import clients
 from benchmarks.cases import FSYNC, Case
 from benchmarks.clients import ClientFailed, Figures
+from benchmarks.own_server_cases import wait
 from benchmarks.testbed import Testbed, create_topic, measured, remove_tree
 from compat_tests.servers import ClusterServer, ClusterStores, NodesServer
 from compat_tests.servers.process import cpu_seconds_of
@@ -35,6 +36,9 @@ _NODES = 6
 _OBJECT_BYTES = 100_000
 """More than goes into the database."""
 _PACE_S = 0.02
+_REST_S = 20.0
+"""Between two moves of nodes: librdkafka waits longer for each connection to a broker that comes
+less than 10 s after the one before."""
 _VALUE = b"x" * 100
 _COUNTED = ("commits", "puts")
 
@@ -215,10 +219,12 @@ def _moves(case: Case, servers: NodesServer, producer: PacedProducer) -> Figures
         servers.servers[-1].stop()
         servers.wait_served()
         drain_s = time.monotonic() - begun
+    wait(_REST_S)
     with producer.window() as joining:
         begun = time.monotonic()
         servers.start_part(len(servers.servers) - 1)
         settled_s = time.monotonic() - begun
+    wait(_REST_S)
     with producer.window() as killing:
         served_s = servers.end_part(0)
     servers.start_part(0)
