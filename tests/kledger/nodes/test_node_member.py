@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from kledger.cluster import BrokerCluster
-from kledger.gateway.brokers import AdvertisedAddress
 from kledger.gateway.cluster_brokers import RECENT_MOVE_MS, BrokerRecord, ClusterBrokers
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.handlers.k10_find_coordinator import MOVED_IDS
@@ -282,23 +281,6 @@ async def test_a_broker_that_starts_takes_earlier_takeovers_for_recent_moves() -
         await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, 2)}, "", None, 2))
         assert 2 == ClusterBrokers(store, 1, (1, 2), clock).recent_move(2)
         assert None is ClusterBrokers(store, 1, (1, 2)).recent_move(2), "workers do not move"
-
-
-async def test_a_silent_broker_has_the_address_of_another_until_it_is_taken_over() -> None:
-    """librdkafka waits longer after each refused connection, up to 10 s, also for a new address."""
-    own, silent = AdvertisedAddress("PLAINTEXT", HOST, 1), dict[int, int]()
-    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
-        brokers = ClusterBrokers(store, 1, (1, 2), silent=silent)
-
-        def port() -> int:
-            return brokers.all(own)[1].port
-
-        await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, 2)}, "", None, 1))
-        assert 2 == port()
-        silent[2] = 1
-        assert 1 == port()
-        await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, 3)}, "", None, 2))
-        assert 3 == port()
 
 
 async def test_partitions_stay_with_their_node(tmp_path: Path) -> None:
