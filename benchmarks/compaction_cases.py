@@ -27,7 +27,7 @@ _LOOK_S = 0.02
 _TIMEOUT_S = 600.0
 _OURS = {"log.cleaner.enable": "false"}
 _KAFKAS = {"log.cleaner.backoff.ms": "50", "log.cleaner.dedupe.buffer.size": str(128 << 20)}
-LIMIT_BYTES_PER_S = 50_000_000
+LIMIT_BYTES_PER_S = 20_000_000
 """Of reads and writes together: all is read twice, and written as far as it is kept."""
 _LIMIT = {"log.cleaner.io.max.bytes.per.second": str(LIMIT_BYTES_PER_S)}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
