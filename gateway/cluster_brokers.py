@@ -176,20 +176,13 @@ class ClusterBrokers:
         return self._records.get(broker_id)
 
     def all(self, listener: AdvertisedAddress) -> Sequence[BrokerAddress]:
-        """Return the brokers that have a listener of that name, by id.
-
-        A silent one has this broker's address until it is taken over. A client that tries the old
-        address again and again waits longer each time, and only then tries the new one.
-        """
-        own = listener.host, listener.port
-        found = {
-            broker_id: address
-            for broker_id, record in self._records.durable.items()
-            if (address := record.addresses.get(listener.name)) is not None
-        }
-        found |= dict.fromkeys(found.keys() & self.silent_ids, own)
-        found[self.broker_id] = own
-        return [BrokerAddress(broker_id, *found[broker_id]) for broker_id in sorted(found)]
+        """Return the brokers that have a listener of that name, by id."""
+        found = [BrokerAddress(self.broker_id, listener.host, listener.port)]
+        for record in self._records.durable.values():
+            address = record.addresses.get(listener.name)
+            if address is not None and record.broker_id != self.broker_id:
+                found.append(BrokerAddress(record.broker_id, *address))
+        return sorted(found)
 
     @property
     def coordinator_ids(self) -> Set[int]:
