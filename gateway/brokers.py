@@ -4,7 +4,7 @@ Rule: a single server is its only broker; `cluster_brokers` has those of a clust
 Must not know: partitions, requests.
 """
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ class Brokers(Protocol):
         """Return which of so many shards this broker coordinates."""
         ...
 
-    def recent_move(self, broker_id: int) -> int | None:
-        """Return the number of a broker's last move to another address; None: it is long ago."""
+    @property
+    def recent_moves(self) -> Mapping[int, int]:
+        """Brokers that moved to another address lately, with the leader epoch that began then."""
         ...
 
     @property
@@ -79,9 +80,10 @@ class OneBroker:
         """Return all."""
         return range(count)
 
-    def recent_move(self, broker_id: int) -> int | None:
-        """Return None: a broker that takes over from this one has another id."""
-        return None
+    @property
+    def recent_moves(self) -> Mapping[int, int]:
+        """None: a broker that takes over from this one has another id."""
+        return {}
 
     @property
     def silent_ids(self) -> Set[int]:

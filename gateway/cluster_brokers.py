@@ -136,13 +136,17 @@ class ClusterBrokers:
         if self._changed is not None:
             self._changed(record)
 
-    def recent_move(self, broker_id: int) -> int | None:
-        """Return the leader epoch that began with a broker's last move; None: it is long ago."""
-        moved_at_ms = self._moved_at_ms.get(broker_id)
-        if moved_at_ms is None or self._clock is None:
-            return None
-        is_recent = self._clock.monotonic_ms() - moved_at_ms < RECENT_MOVE_MS
-        return self._followed[broker_id].leader_epoch if is_recent else None
+    @property
+    def recent_moves(self) -> Mapping[int, int]:
+        """Brokers that moved lately, with the leader epoch that began with the last move."""
+        if self._clock is None:
+            return {}
+        now_ms = self._clock.monotonic_ms()
+        return {
+            broker_id: self._followed[broker_id].leader_epoch
+            for broker_id, moved_at_ms in self._moved_at_ms.items()
+            if now_ms - moved_at_ms < RECENT_MOVE_MS
+        }
 
     @property
     def silent_ids(self) -> Set[int]:

@@ -1,8 +1,8 @@
 """Current leaders: the hints in Produce and Fetch responses to clients with old metadata (KIP-951).
 
 Rule: a hint names the leader and its epoch, and the leader's address on the listener with the same
-name as the one that the client uses, if it has one. A partition that does not exist gets no hint,
-and its client requests metadata.
+name as the one that the client uses, if it has one. A partition that does not exist, or has no
+leader, gets no hint, and its client requests metadata.
 Source: KafkaApis.getCurrentLeader of Apache Kafka 4.3.
 Must not know: requests, which errors carry a hint.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kledger.gateway.metadata.partition_lookup import TopicLookup
+from kledger.gateway.metadata.shown_leaders import NO_LEADER, shown_brokers, shown_leaders
 from kledger.gateway.request_context import Peer, plain_listener
 from kledger.gateway.wire.leader_hints import LeaderHints
 
@@ -37,7 +38,9 @@ class CurrentLeaders:
         """
         services = self._services
         listener = peer.listener or plain_listener(services.config)
-        addresses = {each.broker_id: each for each in services.brokers.all(listener)}
+        shown = shown_leaders(services.brokers, peer)
+        brokers = shown_brokers(services.brokers.all(listener), shown)
+        addresses = {each.broker_id: each for each in brokers}
         find = self._lookup.by_id if has_topic_ids else self._lookup.by_name
         leaders = {}
         for key, index in partitions:
@@ -47,6 +50,8 @@ class CurrentLeaders:
             leader = topic.leader_of(index)
             if leader is None:
                 leader = services.config.node_id
-            leaders[key, index] = leader, topic.leader_epoch(index)
+            leader = shown.get(leader, leader)
+            if leader != NO_LEADER:
+                leaders[key, index] = leader, topic.leader_epoch(index)
         named = {broker_id for broker_id, _ in leaders.values()}
         return LeaderHints(leaders, [addresses[each] for each in sorted(named & addresses.keys())])

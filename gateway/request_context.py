@@ -5,6 +5,7 @@ asks for here first; `gateway.api_rights` lists what the handler of each key ask
 Must not know: sockets, frames, response order.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
 
 UNKNOWN_SOFTWARE = "unknown"
+_LIBRDKAFKA = re.compile("rdkafka|^confluent-kafka|^kcat$")
 
 
 def plain_listener(config: "GatewayConfig") -> AdvertisedAddress:
@@ -48,6 +50,11 @@ class Peer:
     is_token: bool = False
     listener: AdvertisedAddress | None = None
     known_moves: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def is_librdkafka(self) -> bool:
+        """Whether it is librdkafka, or a program or binding of another language over it."""
+        return _LIBRDKAFKA.search(self.software_name) is not None
 
     @property
     def may_use_token_requests(self) -> bool:

@@ -21,7 +21,7 @@ Version notes:
   UNKNOWN_TOPIC_ID with a null name; v13 top-level error (KIP-1102), never set.
 """
 
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kledger.gateway.api_errors import ApiError
@@ -33,6 +33,7 @@ from kledger.gateway.metadata.response_blocks import (
     encode_topic,
     join_parts,
 )
+from kledger.gateway.metadata.shown_leaders import shown_brokers, shown_leaders
 from kledger.gateway.metadata.topic_blocks import TopicBlocks
 from kledger.gateway.metadata.topic_descriptions import (
     describe_missing_topic,
@@ -81,8 +82,8 @@ class _MetadataHandler:
     def __init__(self, services: "Services") -> None:
         self._registry = services.registry
         self._config = services.config
-        self._blocks = TopicBlocks(services.config.node_id, services.brokers)
-        self._listings: dict[Hashable, tuple[Hashable, list[bytes]]] = {}
+        self._blocks = TopicBlocks(services.config.node_id)
+        self._listings: dict[Hashable, tuple[int, list[bytes]]] = {}
 
     def handle(
         self, context: RequestContext, request: MetadataRequest
@@ -90,7 +91,7 @@ class _MetadataHandler:
         """Answer at once, unless topics must be created first."""
         asked = request.topics
         if asked is None or (context.version == 0 and not asked):
-            return self._joined(context, request, self._all(context, request))
+            return self._all(context, request)
         found = [(one, find_described(context, one)) for one in without_duplicates(asked)]
         if self._config.auto_create_topics_enable and request.allow_auto_topic_creation:
             missing = [
@@ -133,47 +134,54 @@ class _MetadataHandler:
         entries: Sequence[tuple[MetadataRequestTopic, FoundTopic]],
     ) -> bytes:
         version, topics = context.version, []
+        shown = shown_leaders(context.services.brokers, context.peer)
         for asked, found in entries:
             if isinstance(found, Topic):
-                topics.append(self._block(context, request, found, asked))
+                topics.append(self._block(context, request, found, asked, shown))
                 continue
             operations = _operations(context, request, asked.name or "")
             missing = describe_missing_topic(asked, found, version, operations)
             topics.append(encode_topic(missing, version))
-        return self._joined(context, request, topics)
+        return self._joined(context, request, topics, shown)
 
-    def _all(self, context: RequestContext, request: MetadataRequest) -> list[bytes]:
-        """Return the parts of all topics; again the same ones while no topic has changed.
+    def _all(self, context: RequestContext, request: MetadataRequest) -> bytes:
+        """Answer with all topics; with the same parts again while no topic has changed.
 
         Consoles and clients with patterns ask for all of them every few seconds.
         """
         key: Hashable = context.version, request.include_topic_authorized_operations
         if (authorizer := context.services.authorizer) is not None:
             key = key, context.peer.principal, context.peer.host, authorizer.version
-        epoch = self._registry.epoch, frozenset(context.services.brokers.silent_ids)
+        shown = shown_leaders(context.services.brokers, context.peer)
+        key = key, frozenset(shown.items())
+        epoch = self._registry.epoch
         kept = self._listings.get(key)
         if kept is None or kept[0] != epoch:
             topics = visible_topics(context)
-            parts = [self._block(context, request, topic, None) for topic in topics]
+            parts = [self._block(context, request, topic, None, shown) for topic in topics]
             if len(self._listings) >= LISTINGS_MAX:
                 self._listings.clear()
             kept = self._listings[key] = epoch, parts
-        return kept[1]
+        return self._joined(context, request, kept[1], shown)
 
     def _joined(
-        self, context: RequestContext, request: MetadataRequest, topics: list[bytes]
+        self,
+        context: RequestContext,
+        request: MetadataRequest,
+        topics: list[bytes],
+        shown: Mapping[int, int],
     ) -> bytes:
         tail = MetadataTail()
         if request.include_cluster_authorized_operations:
             tail.cluster_authorized_operations = context.visible_cluster_operations()
-        return join_parts(self._head(context), topics, tail, context.version)
+        return join_parts(self._head(context, shown), topics, tail, context.version)
 
-    def _head(self, context: RequestContext) -> bytes:
+    def _head(self, context: RequestContext, shown: Mapping[int, int]) -> bytes:
         brokers = context.services.brokers
         head = MetadataHead(
             brokers=[
                 MetadataResponseBroker(node_id=node_id, host=host, port=port)
-                for node_id, host, port in brokers.all(context.advertised)
+                for node_id, host, port in shown_brokers(brokers.all(context.advertised), shown)
             ],
             cluster_id=self._config.cluster_id,
             controller_id=brokers.controller_id,
@@ -186,12 +194,13 @@ class _MetadataHandler:
         request: MetadataRequest,
         topic: Topic,
         asked: MetadataRequestTopic | None,
+        shown: Mapping[int, int],
     ) -> bytes:
         """Return a topic's part. It has several spellings; a client expects that of its request."""
         name, operations = topic.name, _operations(context, request, topic.name)
         if asked is not None and asked.name and asked.topic_id == ZERO_UUID:
             name = asked.name
-        return self._blocks.block(topic, name, context.version, operations)
+        return self._blocks.block(topic, name, context.version, operations, shown)
 
 
 def _operations(context: RequestContext, request: MetadataRequest, name: str) -> int:

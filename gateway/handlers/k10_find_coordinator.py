@@ -21,8 +21,6 @@ Version notes:
   (KIP-932), which are not served.
 """
 
-import re
-
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k10_find_coordinator import (
@@ -39,8 +37,6 @@ MAX_VERSION = 6
 FIRST_VERSION_WITH_KEYS = 4
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
-LIBRDKAFKA = re.compile("rdkafka|^confluent-kafka|^kcat$")
-"""What ApiVersions calls librdkafka, and programs and bindings of other languages over it."""
 MOVED_IDS = 1 << 30
 """Added to the id of a broker that has moved; no node has such an id."""
 
@@ -106,9 +102,9 @@ def _unavailable(key: str, message: str) -> Coordinator:
 
 def _has_moved(context: RequestContext, key_type: int, broker_id: int) -> bool:
     """Return whether librdkafka has not had a response about a broker since it moved."""
-    if not LIBRDKAFKA.search(context.peer.software_name):
+    if not context.peer.is_librdkafka:
         return False
-    move = context.services.brokers.recent_move(broker_id)
+    move = context.services.brokers.recent_moves.get(broker_id)
     if move is None or context.peer.known_moves.get((key_type, broker_id)) == move:
         return False
     context.peer.known_moves[key_type, broker_id] = move

@@ -5,10 +5,12 @@ decides.
 Must not know: versions, except for the null name; how parts of a response are cached.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from kledger.gateway.api_errors import ApiError, code_and_message_of
 from kledger.gateway.assignments import leaders_of
+from kledger.gateway.metadata.shown_leaders import NO_LEADER
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k03_metadata import (
     MetadataRequestTopic,
@@ -20,7 +22,6 @@ from kledger.topics import InvalidTopicName, Topic, TopicsError, UnknownTopic
 from kledger.topics.topic_names import check_name, resolve_name
 
 NULL_NAME_SINCE = 12
-NO_LEADER = -1
 
 
 def without_duplicates(asked: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -44,7 +45,7 @@ def describe_topic(
     name: str,
     node_id: int,
     authorized_operations: int,
-    silent_ids: Set[int] = frozenset(),
+    shown_leaders: Mapping[int, int] = MappingProxyType({}),
 ) -> MetadataResponseTopic:
     """Describe a topic under the name in the request.
 
@@ -53,31 +54,33 @@ def describe_topic(
         name: in the request.
         node_id: of this broker, which leads everything if it is alone.
         authorized_operations: the bit field, or `OPERATIONS_NOT_REQUESTED`.
-        silent_ids: brokers that seem to be lost; their partitions have no leader.
+        shown_leaders: see `metadata.shown_leaders`.
     """
     partitions = [
-        MetadataResponsePartition(
-            partition_index=index,
-            leader_id=leader,
-            leader_epoch=topic.leader_epoch(index),
-            replica_nodes=[leader],
-            isr_nodes=[leader],
-        )
+        _describe_partition(index, leader, topic.leader_epoch(index), shown_leaders)
         for index, leader in enumerate(leaders_of(topic, node_id))
     ]
-    for each in partitions:
-        if each.leader_id in silent_ids:
-            each.error_code, each.offline_replicas = (
-                ErrorCode.LEADER_NOT_AVAILABLE,
-                [each.leader_id],
-            )
-            each.leader_id = NO_LEADER
     return MetadataResponseTopic(
         name=name,
         topic_id=topic.id,
         partitions=partitions,
         topic_authorized_operations=authorized_operations,
     )
+
+
+def _describe_partition(
+    index: int, leader: int, leader_epoch: int, shown_leaders: Mapping[int, int]
+) -> MetadataResponsePartition:
+    shown = shown_leaders.get(leader, leader)
+    described = MetadataResponsePartition(
+        partition_index=index, leader_id=shown, leader_epoch=leader_epoch
+    )
+    if shown == NO_LEADER:
+        described.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        described.offline_replicas = [leader]
+        shown = leader
+    described.replica_nodes = described.isr_nodes = [shown]
+    return described
 
 
 def describe_missing_topic(

@@ -12,6 +12,7 @@ from kledger.cluster import BrokerCluster
 from kledger.gateway.cluster_brokers import RECENT_MOVE_MS, BrokerRecord, ClusterBrokers
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.handlers.k10_find_coordinator import MOVED_IDS
+from kledger.gateway.metadata.shown_leaders import moved_leader_id
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages import k45_alter_partition_reassignments as k45
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -30,7 +31,7 @@ from kledger.settings import ClusterSettings, Settings
 from kledger.wiring import BrokerServer
 from tests.gateway.cluster import named
 from tests.gateway.node_members import SECRET, NodeMembersOfTest, settings_of_nodes
-from tests.gateway.running import batch, fetch, produce
+from tests.gateway.running import batch, fetch, fetch_by_id, produce
 from tests.gateway.wire_client import WireClient
 from tests.ledger.shared_words import create_shared
 
@@ -244,6 +245,32 @@ async def test_librdkafka_drops_a_moved_coordinator_at_its_first_response_on_a_c
             assert (0, 2, after) == await coordinator(key, kind)
 
 
+@pytest.mark.parametrize("software", ["librdkafka", "apache-kafka-java"])
+async def test_librdkafka_sees_a_moved_leader_under_another_id(
+    tmp_path: Path, software: str
+) -> None:
+    """It connects to a new address of a known id only after up to 10 s."""
+    async with servers(tmp_path, 2) as (one, two), WireClient(*one.address(1)) as client:
+        await client.ask(
+            ApiVersionsRequest(client_software_name=software, client_software_version="1"), 3
+        )
+        await client.ask(CreateTopicsRequest(topics=[TOPIC], timeout_ms=60_000), 7)
+        await one.leave(2)
+        await two.own(2, leader_epoch=2)
+        after = await client.ask(METADATA, 12)
+        addresses = {each.node_id: (each.host, each.port) for each in after.brokers}
+        moved = moved_leader_id(2, 2) if software == "librdkafka" else 2
+        assert {1, 2, moved} == addresses.keys()
+        assert addresses[2] == addresses[moved]
+        (topic,) = after.topics
+        assert [1, moved, 1, moved] == [each.leader_id for each in topic.partitions]
+        assert [[moved]] * 2 == [topic.partitions[1].replica_nodes, topic.partitions[1].isr_nodes]
+        refused = await client.ask(fetch_by_id(topic.topic_id, {1: 0}), 16)
+        assert [moved] == [each.node_id for each in refused.node_endpoints]
+        (partition,) = refused.responses[0].partitions
+        assert moved == partition.current_leader.leader_id
+
+
 async def test_a_coordinator_that_starts_again_where_it_was_has_not_moved(tmp_path: Path) -> None:
     async with servers(tmp_path) as (server,):
         await server.leave(2)
@@ -262,13 +289,13 @@ async def test_a_move_is_recent_for_some_time() -> None:
 
 async def moved_lately(brokers: ClusterBrokers, clock: ManualClock) -> None:
     for port, epoch in ((1, 1), (2, 2)):
-        assert None is brokers.recent_move(2)
+        assert {} == brokers.recent_moves
         await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, port)}, "", None, epoch))
-    assert 2 == brokers.recent_move(2)
+    assert {2: 2} == brokers.recent_moves
     clock.advance(RECENT_MOVE_MS - 1)
-    assert 2 == brokers.recent_move(2)
+    assert {2: 2} == brokers.recent_moves
     clock.advance(1)
-    assert None is brokers.recent_move(2)
+    assert {} == brokers.recent_moves
 
 
 async def test_a_broker_that_starts_takes_earlier_takeovers_for_recent_moves() -> None:
@@ -277,10 +304,10 @@ async def test_a_broker_that_starts_takes_earlier_takeovers_for_recent_moves() -
     async with LedgerStore.open(None, engine=FaultyEngine(None), clock=clock) as store:
         brokers = ClusterBrokers(store, 1, (1, 2), clock)
         await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, 1)}, "", None, 1))
-        assert None is ClusterBrokers(store, 1, (1, 2), clock).recent_move(2)
+        assert {} == ClusterBrokers(store, 1, (1, 2), clock).recent_moves
         await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, 2)}, "", None, 2))
-        assert 2 == ClusterBrokers(store, 1, (1, 2), clock).recent_move(2)
-        assert None is ClusterBrokers(store, 1, (1, 2)).recent_move(2), "workers do not move"
+        assert {2: 2} == ClusterBrokers(store, 1, (1, 2), clock).recent_moves
+        assert {} == ClusterBrokers(store, 1, (1, 2)).recent_moves, "workers do not move"
 
 
 async def test_partitions_stay_with_their_node(tmp_path: Path) -> None:
