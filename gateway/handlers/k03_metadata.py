@@ -22,7 +22,7 @@ Version notes:
 """
 
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kledger.gateway.api_errors import ApiError
 from kledger.gateway.metadata.authorized_operations import OPERATIONS_NOT_REQUESTED
@@ -78,6 +78,20 @@ def bind(
     return _MetadataHandler(services).handle
 
 
+class _View(NamedTuple):
+    """A request, and how its client sees leaders."""
+
+    context: RequestContext
+    request: MetadataRequest
+    shown_leaders: Mapping[int, int]
+
+    def operations(self, topic: str) -> int:
+        """Return what the client may do with a topic, if it wants to know."""
+        if not self.request.include_topic_authorized_operations:
+            return OPERATIONS_NOT_REQUESTED
+        return self.context.authorized_operations(ResourceType.TOPIC, topic)
+
+
 class _MetadataHandler:
     def __init__(self, services: "Services") -> None:
         self._registry = services.registry
@@ -89,9 +103,10 @@ class _MetadataHandler:
         self, context: RequestContext, request: MetadataRequest
     ) -> bytes | Coroutine[Any, Any, bytes]:
         """Answer at once, unless topics must be created first."""
+        view = _View(context, request, shown_leaders(context.services.brokers, context.peer))
         asked = request.topics
         if asked is None or (context.version == 0 and not asked):
-            return self._all(context, request)
+            return self._all(view)
         found = [(one, find_described(context, one)) for one in without_duplicates(asked)]
         if self._config.auto_create_topics_enable and request.allow_auto_topic_creation:
             missing = [
@@ -100,21 +115,18 @@ class _MetadataHandler:
                 if topic is None and one.name is not None and one.topic_id == ZERO_UUID
             ]
             if missing:
-                return self._create(context, request, found, missing)
-        return self._answer(
-            context,
-            request,
-            [(one, topic or missing_topic_error(one.name)) for one, topic in found],
-        )
+                return self._create(view, found, missing)
+        entries = [(one, topic or missing_topic_error(one.name)) for one, topic in found]
+        return self._answer(view, entries)
 
     async def _create(
         self,
-        context: RequestContext,
-        request: MetadataRequest,
+        view: _View,
         found: Sequence[tuple[MetadataRequestTopic, Topic | ApiError | None]],
         missing: list[str],
     ) -> bytes:
         """Create topics, then answer; another client may create the same ones meanwhile."""
+        context = view.context
         refused = {name for name in missing if not may_create(context, name)}
         allowed = [name for name in dict.fromkeys(missing) if name not in refused]
         failed = await create_topics(context, allowed)
@@ -125,58 +137,48 @@ class _MetadataHandler:
             if name in refused:
                 answer = refusal_of(name)
             entries.append((one, answer or missing_topic_error(one.name)))
-        return self._answer(context, request, entries)
+        return self._answer(view, entries)
 
     def _answer(
-        self,
-        context: RequestContext,
-        request: MetadataRequest,
-        entries: Sequence[tuple[MetadataRequestTopic, FoundTopic]],
+        self, view: _View, entries: Sequence[tuple[MetadataRequestTopic, FoundTopic]]
     ) -> bytes:
-        version, topics = context.version, []
-        shown = shown_leaders(context.services.brokers, context.peer)
+        version, topics = view.context.version, []
         for asked, found in entries:
             if isinstance(found, Topic):
-                topics.append(self._block(context, request, found, asked, shown))
+                topics.append(self._block(view, found, asked))
                 continue
-            operations = _operations(context, request, asked.name or "")
+            operations = view.operations(asked.name or "")
             missing = describe_missing_topic(asked, found, version, operations)
             topics.append(encode_topic(missing, version))
-        return self._joined(context, request, topics, shown)
+        return self._joined(view, topics)
 
-    def _all(self, context: RequestContext, request: MetadataRequest) -> bytes:
+    def _all(self, view: _View) -> bytes:
         """Answer with all topics; with the same parts again while no topic has changed.
 
         Consoles and clients with patterns ask for all of them every few seconds.
         """
+        context, request, shown = view
         key: Hashable = context.version, request.include_topic_authorized_operations
         if (authorizer := context.services.authorizer) is not None:
             key = key, context.peer.principal, context.peer.host, authorizer.version
-        shown = shown_leaders(context.services.brokers, context.peer)
         key = key, frozenset(shown.items())
         epoch = self._registry.epoch
         kept = self._listings.get(key)
         if kept is None or kept[0] != epoch:
-            topics = visible_topics(context)
-            parts = [self._block(context, request, topic, None, shown) for topic in topics]
+            parts = [self._block(view, topic, None) for topic in visible_topics(context)]
             if len(self._listings) >= LISTINGS_MAX:
                 self._listings.clear()
             kept = self._listings[key] = epoch, parts
-        return self._joined(context, request, kept[1], shown)
+        return self._joined(view, kept[1])
 
-    def _joined(
-        self,
-        context: RequestContext,
-        request: MetadataRequest,
-        topics: list[bytes],
-        shown: Mapping[int, int],
-    ) -> bytes:
-        tail = MetadataTail()
-        if request.include_cluster_authorized_operations:
+    def _joined(self, view: _View, topics: list[bytes]) -> bytes:
+        tail, context = MetadataTail(), view.context
+        if view.request.include_cluster_authorized_operations:
             tail.cluster_authorized_operations = context.visible_cluster_operations()
-        return join_parts(self._head(context, shown), topics, tail, context.version)
+        return join_parts(self._head(view), topics, tail, context.version)
 
-    def _head(self, context: RequestContext, shown: Mapping[int, int]) -> bytes:
+    def _head(self, view: _View) -> bytes:
+        context, _, shown = view
         brokers = context.services.brokers
         head = MetadataHead(
             brokers=[
@@ -188,22 +190,9 @@ class _MetadataHandler:
         )
         return encode_head(head, context.version)
 
-    def _block(
-        self,
-        context: RequestContext,
-        request: MetadataRequest,
-        topic: Topic,
-        asked: MetadataRequestTopic | None,
-        shown: Mapping[int, int],
-    ) -> bytes:
+    def _block(self, view: _View, topic: Topic, asked: MetadataRequestTopic | None) -> bytes:
         """Return a topic's part. It has several spellings; a client expects that of its request."""
-        name, operations = topic.name, _operations(context, request, topic.name)
+        name, operations = topic.name, view.operations(topic.name)
         if asked is not None and asked.name and asked.topic_id == ZERO_UUID:
             name = asked.name
-        return self._blocks.block(topic, name, context.version, operations, shown)
-
-
-def _operations(context: RequestContext, request: MetadataRequest, name: str) -> int:
-    if not request.include_topic_authorized_operations:
-        return OPERATIONS_NOT_REQUESTED
-    return context.authorized_operations(ResourceType.TOPIC, name)
+        return self._blocks.block(topic, name, view.context.version, operations, view.shown_leaders)
