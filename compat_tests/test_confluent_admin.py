@@ -31,6 +31,9 @@ from compat_tests.records import samples
 from compat_tests.servers import ServerProcess
 from compat_tests.test_confluent_kafka import consuming, receive, send_all
 
+MOVED_IDS = 1 << 30
+"""Nodes have smaller ids, but for one that has just moved, which is there twice."""
+
 pytestmark = pytest.mark.peer("confluent-kafka")
 
 
@@ -102,8 +105,9 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str]:
 @pytest.mark.feature("admin: describe broker config and cluster")
 def test_admin_describes_the_brokers(admin: AdminClient, server: ServerProcess) -> None:
     cluster = admin.describe_cluster().result(WAIT_S)
-    assert len(cluster.nodes) == len(server.broker_addresses)
-    for node in cluster.nodes:
+    nodes = [node for node in cluster.nodes if node.id < MOVED_IDS]
+    assert len(nodes) == len(server.broker_addresses)
+    for node in nodes:
         resource = ConfigResource(ResourceType.BROKER, str(node.id))
         described = only(admin.describe_configs([resource]))
         assert described["auto.create.topics.enable"].value == "true"

@@ -46,9 +46,11 @@ class Brokers(Protocol):
         """Return which of so many shards this broker coordinates."""
         ...
 
-    @property
-    def recent_moves(self) -> Mapping[int, int]:
-        """Brokers that moved to another address lately, with the leader epoch that began then."""
+    def moves_within(self, milliseconds: int) -> Mapping[int, int]:
+        """Return the brokers that moved to another address less than so long ago.
+
+        Returns: by broker, the leader epoch that began with its last move.
+        """
         ...
 
     @property
@@ -80,9 +82,8 @@ class OneBroker:
         """Return all."""
         return range(count)
 
-    @property
-    def recent_moves(self) -> Mapping[int, int]:
-        """None: a broker that takes over from this one has another id."""
+    def moves_within(self, milliseconds: int) -> Mapping[int, int]:
+        """Return none: a broker that takes over from this one has another id."""
         return {}
 
     @property

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 FIRST_LEADER_EPOCH: Final = 1
 """Under which the first owner of a node leads its partitions."""
-RECENT_MOVE_MS: Final = 600_000
-"""How long clients may hold the address that a broker had before it moved: longer than any of them
-waits on a connection to a machine that is gone."""
 
 
 class BrokerRecord(NamedTuple):
@@ -136,16 +133,15 @@ class ClusterBrokers:
         if self._changed is not None:
             self._changed(record)
 
-    @property
-    def recent_moves(self) -> Mapping[int, int]:
-        """Brokers that moved lately, with the leader epoch that began with the last move."""
+    def moves_within(self, milliseconds: int) -> Mapping[int, int]:
+        """Return brokers that moved lately, with the leader epoch that began with the last move."""
         if self._clock is None:
             return {}
         now_ms = self._clock.monotonic_ms()
         return {
             broker_id: self._followed[broker_id].leader_epoch
             for broker_id, moved_at_ms in self._moved_at_ms.items()
-            if now_ms - moved_at_ms < RECENT_MOVE_MS
+            if now_ms - moved_at_ms < milliseconds
         }
 
     @property

@@ -37,6 +37,9 @@ MAX_VERSION = 6
 FIRST_VERSION_WITH_KEYS = 4
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
+RECENT_MOVE_MS = 600_000
+"""How long clients may hold the address that a broker had before it moved: longer than any of them
+waits on a connection to a machine that is gone."""
 MOVED_IDS = 1 << 30
 """Added to the id of a broker that has moved; no node has such an id."""
 
@@ -104,7 +107,7 @@ def _has_moved(context: RequestContext, key_type: int, broker_id: int) -> bool:
     """Return whether librdkafka has not had a response about a broker since it moved."""
     if not context.peer.is_librdkafka:
         return False
-    move = context.services.brokers.recent_moves.get(broker_id)
+    move = context.services.brokers.moves_within(RECENT_MOVE_MS).get(broker_id)
     if move is None or context.peer.known_moves.get((key_type, broker_id)) == move:
         return False
     context.peer.known_moves[key_type, broker_id] = move

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kledger.gateway.request_context import Peer
 
 NO_LEADER: Final = -1
+RECENT_MOVE_MS: Final = 60_000
+"""How long a broker that has moved has another id; a wait of librdkafka has passed by then."""
 _MOVED_IDS: Final = 3 << 29
 """No broker has an id as large as this."""
 _BROKER_BITS: Final = 20
@@ -30,7 +32,7 @@ _MOVES: Final = 256
 def shown_leaders(brokers: "Brokers", peer: "Peer") -> Mapping[int, int]:
     """Return the brokers that a client sees under another id as leaders, or as none."""
     shown: dict[int, int] = {}
-    if (moves := brokers.recent_moves) and peer.is_librdkafka:
+    if (moves := brokers.moves_within(RECENT_MOVE_MS)) and peer.is_librdkafka:
         shown = {each: moved_leader_id(each, epoch) for each, epoch in moves.items()}
     return shown | dict.fromkeys(brokers.silent_ids, NO_LEADER)
 

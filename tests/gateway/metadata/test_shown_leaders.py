@@ -20,8 +20,11 @@ INT32_MAX = 2**31 - 1
 class Moving(OneBroker):
     """Brokers of which some have moved or are lost."""
 
-    recent_moves = {1: 5, 2: 6}
     silent_ids = {2, 3}
+
+    def moves_within(self, milliseconds: int) -> dict[int, int]:
+        """Two have moved."""
+        return {1: 5, 2: 6}
 
 
 @pytest.mark.parametrize("peer", [LIBRDKAFKA, JAVA])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kledger.cluster import BrokerCluster
-from kledger.gateway.cluster_brokers import RECENT_MOVE_MS, BrokerRecord, ClusterBrokers
+from kledger.gateway.cluster_brokers import BrokerRecord, ClusterBrokers
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.handlers.k10_find_coordinator import MOVED_IDS
 from kledger.gateway.metadata.shown_leaders import moved_leader_id
@@ -36,6 +36,7 @@ from tests.gateway.wire_client import WireClient
 from tests.ledger.shared_words import create_shared
 
 HOST = "127.0.0.1"
+MOVED_MS = 1_000
 TOPIC = CreatableTopic(name="t", num_partitions=4, replication_factor=1)
 METADATA = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
 
@@ -289,13 +290,13 @@ async def test_a_move_is_recent_for_some_time() -> None:
 
 async def moved_lately(brokers: ClusterBrokers, clock: ManualClock) -> None:
     for port, epoch in ((1, 1), (2, 2)):
-        assert {} == brokers.recent_moves
+        assert {} == brokers.moves_within(MOVED_MS)
         await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, port)}, "", None, epoch))
-    assert {2: 2} == brokers.recent_moves
-    clock.advance(RECENT_MOVE_MS - 1)
-    assert {2: 2} == brokers.recent_moves
+    assert {2: 2} == brokers.moves_within(MOVED_MS)
+    clock.advance(MOVED_MS - 1)
+    assert {2: 2} == brokers.moves_within(MOVED_MS)
     clock.advance(1)
-    assert {} == brokers.recent_moves
+    assert {} == brokers.moves_within(MOVED_MS)
 
 
 async def test_a_broker_that_starts_takes_earlier_takeovers_for_recent_moves() -> None:
@@ -304,10 +305,10 @@ async def test_a_broker_that_starts_takes_earlier_takeovers_for_recent_moves() -
     async with LedgerStore.open(None, engine=FaultyEngine(None), clock=clock) as store:
         brokers = ClusterBrokers(store, 1, (1, 2), clock)
         await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, 1)}, "", None, 1))
-        assert {} == ClusterBrokers(store, 1, (1, 2), clock).recent_moves
+        assert {} == ClusterBrokers(store, 1, (1, 2), clock).moves_within(MOVED_MS)
         await brokers.register(BrokerRecord(2, {"PLAINTEXT": (HOST, 2)}, "", None, 2))
-        assert {2: 2} == ClusterBrokers(store, 1, (1, 2), clock).recent_moves
-        assert {} == ClusterBrokers(store, 1, (1, 2)).recent_moves, "workers do not move"
+        assert {2: 2} == ClusterBrokers(store, 1, (1, 2), clock).moves_within(MOVED_MS)
+        assert {} == ClusterBrokers(store, 1, (1, 2)).moves_within(MOVED_MS), "workers do not move"
 
 
 async def test_partitions_stay_with_their_node(tmp_path: Path) -> None:
