@@ -74,7 +74,13 @@ LINTS := .lint-types .lint-imports .lint-style
 lint: setup ## Check format, style, types and imports.
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(LINTS)
 
-.PHONY: $(LINTS)
+.PHONY: $(LINTS) .compile-tests
+# Otherwise each process of pytest compiles all tests of a fresh checkout; most of the time the lints
+# need one core only.
+.compile-tests:
+	$(BIN)/python -m pytest --collect-only tests $(COMPAT) >.venv/tests.txt \
+		|| { tail -50 .venv/tests.txt; exit 1; }
+
 .lint-types:
 	$(BIN)/mypy --no-error-summary $(CODE)
 
@@ -93,7 +99,8 @@ format: setup ## Put the code into the one format.
 proto: setup ## Make the Python code of native/proto anew, after a change of the .proto file.
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. native/proto/kledger_native.proto
 
-test: lint setup-peers ## Everything that is checked before a change lands.
+test: setup-peers ## Everything that is checked before a change lands.
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(LINTS) .compile-tests
 	$(BIN)/python -m pytest $(SPREAD) -m "not slow" tests
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) -m "not slow" compat_tests)
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) -m "workers and not slow" --workers 2 compat_tests)

@@ -154,7 +154,8 @@ def serve(
         memory_bytes_max: how much private memory the process may have.
         niceness: by how much its priority is below its parent's.
     """
-    _lower_priority(niceness)
+    os.nice(niceness)
+    Thread(target=_lower_priority_of_session, args=(niceness,), daemon=True).start()
     _limit_memory(memory_bytes_max)
     connection = socket.socket(fileno=descriptor)
     Thread(target=_end_with_parent, args=(connection,), daemon=True).start()
@@ -164,14 +165,14 @@ def serve(
     os._exit(0)
 
 
-def _lower_priority(niceness: int) -> None:
-    """Let this process wait for all others, also for those of other sessions.
+def _lower_priority_of_session(niceness: int) -> None:
+    """Let this process wait for those of other sessions, too.
 
     With autogroups (`sched(7)`) Linux divides the processor between sessions, and the niceness of a
     process counts only within its own. Of a session it is set in a file, by a process without
-    rights at most every tenth of a second in the whole system; until then it is EAGAIN.
+    rights at most every tenth of a second in the whole system; until then it is EAGAIN. Calls do
+    not wait for that.
     """
-    os.nice(niceness)
     while True:
         try:
             with open(_AUTOGROUP, "w", encoding="ascii") as autogroup:

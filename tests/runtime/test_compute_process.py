@@ -114,11 +114,12 @@ async def test_a_process_that_was_killed_while_idle_is_replaced_unnoticed() -> N
 
 
 async def test_the_priority_is_below_that_of_the_server_and_of_other_sessions() -> None:
-    async with pool_of(ComputeProcesses()) as pool:
-        ((niceness, autogroup),) = await pool.map(compute_calls.priorities, [(b"",)])
-    assert min(os.nice(0) + NICENESS, 19) == niceness
-    if HAS_AUTOGROUPS:
-        assert autogroup.endswith(f" nice {NICENESS}\n")
+    async with pool_of(ComputeProcesses()) as pool, asyncio.timeout(GUARD_S):
+        is_low = False
+        while not is_low:  # that of the session follows, when the system allows it
+            ((niceness, autogroup),) = await pool.map(compute_calls.priorities, [(b"",)])
+            assert min(os.nice(0) + NICENESS, 19) == niceness
+            is_low = autogroup.endswith(f" nice {NICENESS}\n") or not HAS_AUTOGROUPS
 
 
 async def test_memory_has_a_limit() -> None:
