@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kledger.gateway.metadata.partition_lookup import TopicLookup
 from kledger.gateway.metadata.shown_leaders import NO_LEADER, shown_brokers, shown_leaders
-from kledger.gateway.request_context import Peer, plain_listener
+from kledger.gateway.peer import Peer
+from kledger.gateway.request_context import plain_listener
 from kledger.gateway.wire.leader_hints import LeaderHints
 
 if TYPE_CHECKING:

@@ -5,61 +5,28 @@ asks for here first; `gateway.api_rights` lists what the handler of each key ask
 Must not know: sockets, frames, response order.
 """
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kledger.gateway.api_errors import ApiError
 from kledger.gateway.api_rights import REFUSALS
 from kledger.gateway.brokers import AdvertisedAddress
 from kledger.gateway.metadata.authorized_operations import ALL_OPERATIONS
+from kledger.gateway.peer import Peer
 from kledger.gateway.services import Services
 from kledger.gateway.telemetry.telemetry_state import TelemetryClient
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.security.acl_state import CLUSTER_NAME, AclRule, Operation, ResourceType
-from kledger.security.principal import ANONYMOUS, Principal
+from kledger.security.principal import ANONYMOUS
 from kledger.topics.topic_names import resolve_name
 
 if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
 
-UNKNOWN_SOFTWARE = "unknown"
-_LIBRDKAFKA = re.compile("rdkafka|^confluent-kafka|^kcat$")
-
 
 def plain_listener(config: "GatewayConfig") -> AdvertisedAddress:
     """Return the listener of `server.kafka`."""
     return AdvertisedAddress("PLAINTEXT", config.advertised_host, config.advertised_port)
-
-
-@dataclass(slots=True)
-class Peer:
-    """The client at the other end of a connection; ApiVersions names its software.
-
-    Attributes:
-        listener: that its connection came in on; None: the one of `server.kafka`.
-        is_token: whether it logged in with a delegation token.
-        known_moves: by key type and coordinator, the last move that FindCoordinator has returned.
-    """
-
-    host: str
-    port: int = 0
-    principal: Principal = ANONYMOUS
-    software_name: str = UNKNOWN_SOFTWARE
-    software_version: str = UNKNOWN_SOFTWARE
-    is_token: bool = False
-    listener: AdvertisedAddress | None = None
-    known_moves: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    @property
-    def is_librdkafka(self) -> bool:
-        """Whether it is librdkafka, or a program or binding of another language over it."""
-        return _LIBRDKAFKA.search(self.software_name) is not None
-
-    @property
-    def may_use_token_requests(self) -> bool:
-        """Whether it may create and see delegation tokens: not by a token itself (KIP-48)."""
-        return self.principal != ANONYMOUS and not self.is_token
 
 
 @dataclass(slots=True)

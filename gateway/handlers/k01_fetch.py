@@ -40,7 +40,8 @@ from kledger.gateway.metadata.partition_lookup import (
     TopicLookup,
     UnopenedPartition,
 )
-from kledger.gateway.request_context import Peer, is_authorized
+from kledger.gateway.peer import Peer
+from kledger.gateway.request_context import is_authorized
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.fetch_codec import (
     TOPIC_ID_SINCE,

@@ -22,7 +22,8 @@ import re
 from functools import cache
 
 from kledger.gateway.features import FEATURES, FEATURES_EPOCH
-from kledger.gateway.request_context import UNKNOWN_SOFTWARE, RequestContext
+from kledger.gateway.peer import UNKNOWN_SOFTWARE
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.served_apis import HANDLERS, HANDLERS_BY_KEY
 from kledger.gateway.wire.codec import encode
 from kledger.gateway.wire.error_codes import ErrorCode

@@ -11,13 +11,10 @@ Must not know: requests, topics.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kledger.gateway.brokers import BrokerAddress
-
-if TYPE_CHECKING:
-    from kledger.gateway.brokers import Brokers
-    from kledger.gateway.request_context import Peer
+from kledger.gateway.brokers import BrokerAddress, Brokers
+from kledger.gateway.peer import Peer
 
 NO_LEADER: Final = -1
 RECENT_MOVE_MS: Final = 60_000
@@ -29,7 +26,7 @@ _MOVES: Final = 256
 """So many moves of a broker have different ids."""
 
 
-def shown_leaders(brokers: "Brokers", peer: "Peer") -> Mapping[int, int]:
+def shown_leaders(brokers: Brokers, peer: Peer) -> Mapping[int, int]:
     """Return the brokers that a client sees under another id as leaders, or as none."""
     shown: dict[int, int] = {}
     if (moves := brokers.moves_within(RECENT_MOVE_MS)) and peer.is_librdkafka:

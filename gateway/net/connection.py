@@ -29,7 +29,8 @@ from kledger.gateway.net.ports import ResponseFrame, ResponsePort
 from kledger.gateway.net.request_meter import RequestMeter
 from kledger.gateway.net.router import Route, encode_response
 from kledger.gateway.net.unsent_bytes import MEASURE_BYTES, ConnectionSpace
-from kledger.gateway.request_context import Peer, RequestContext
+from kledger.gateway.peer import Peer
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.errors import MalformedMessage
 from kledger.gateway.wire.framing import FrameSplitter
 from kledger.gateway.wire.header import (

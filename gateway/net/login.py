@@ -24,7 +24,7 @@ from kledger.gateway.net.connection_state import ResponseSlot
 from kledger.gateway.net.logins import Logins
 from kledger.gateway.net.ports import ResponsePort
 from kledger.gateway.net.router import encode_response
-from kledger.gateway.request_context import Peer
+from kledger.gateway.peer import Peer
 from kledger.gateway.served_apis import HANDLERS_BY_KEY
 from kledger.gateway.wire.codec import decode
 from kledger.gateway.wire.error_codes import ErrorCode

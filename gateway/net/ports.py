@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from kledger.gateway.net.connection_state import ResponseSlot
-from kledger.gateway.request_context import Peer
+from kledger.gateway.peer import Peer
 from kledger.gateway.wire.primitives import Buffer
 from kledger.runtime.containment import FaultUnit
 

@@ -19,7 +19,7 @@ from kledger.gateway.net.connection import Connection
 from kledger.gateway.net.listener import ListenerState
 from kledger.gateway.net.logins import Logins
 from kledger.gateway.net.tls_transport import TlsTransport
-from kledger.gateway.request_context import Peer
+from kledger.gateway.peer import Peer
 from kledger.gateway.services import Services
 from kledger.security.principal import BROKER
 

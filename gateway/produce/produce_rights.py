@@ -8,7 +8,8 @@ Must not know: requests, what is done with a refusal.
 from typing import TYPE_CHECKING
 
 from kledger.gateway.metadata.partition_lookup import TopicLookup
-from kledger.gateway.request_context import Peer, is_authorized
+from kledger.gateway.peer import Peer
+from kledger.gateway.request_context import is_authorized
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.produce_codec import TOPIC_ID_SINCE
 from kledger.security.acl_state import Operation, ResourceType

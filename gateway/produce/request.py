@@ -33,7 +33,7 @@ from kledger.topics import PartitionLog, RecordWalk, TopicRegistry, WalkNeeded, 
 
 if TYPE_CHECKING:
     from kledger.gateway.net.ports import ResponsePort
-    from kledger.gateway.request_context import Peer
+    from kledger.gateway.peer import Peer
     from kledger.gateway.services import Services
     from kledger.runtime.compute_pool import ComputePool
     from kledger.security.authorizer import Authorizer

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from kledger.gateway.net.connection_state import ByteBudget, ConnectionState, ResponseSlot
 from kledger.gateway.net.ports import ResponseFrame
-from kledger.gateway.request_context import Peer
+from kledger.gateway.peer import Peer
 
 
 class OpenMeter:

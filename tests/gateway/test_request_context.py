@@ -1,6 +1,7 @@
 """What a handler knows of the client of a request."""
 
-from kledger.gateway.request_context import Peer, RequestContext
+from kledger.gateway.peer import Peer
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.telemetry.telemetry_state import TelemetryClient
 from tests.gateway.running import running_gateway
 

@@ -11,7 +11,8 @@ from kledger.gateway.configs.resource_requests import (
     check_names_not_repeated,
     value_of,
 )
-from kledger.gateway.request_context import Peer, RequestContext
+from kledger.gateway.peer import Peer
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.topics import InvalidConfig
 from tests.gateway.running import RunningGateway

@@ -12,7 +12,8 @@ from kledger.gateway.handlers import (
     k14_sync_group,
 )
 from kledger.gateway.opening import open_services
-from kledger.gateway.request_context import Peer, RequestContext
+from kledger.gateway.peer import Peer
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.services import Services
 from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,

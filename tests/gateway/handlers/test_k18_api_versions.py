@@ -3,7 +3,7 @@
 import pytest
 
 from kledger.gateway.handlers.k18_api_versions import TELEMETRY
-from kledger.gateway.request_context import Peer
+from kledger.gateway.peer import Peer
 from kledger.gateway.served_apis import HANDLERS
 from kledger.gateway.wire.codec import decode
 from kledger.gateway.wire.header import encode_request_header

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from kledger.gateway.handlers import k35_describe_log_dirs
-from kledger.gateway.request_context import Peer, RequestContext
+from kledger.gateway.peer import Peer
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k35_describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,

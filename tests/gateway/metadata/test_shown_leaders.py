@@ -10,7 +10,7 @@ from kledger.gateway.metadata.shown_leaders import (
     shown_brokers,
     shown_leaders,
 )
-from kledger.gateway.request_context import Peer
+from kledger.gateway.peer import Peer
 
 LIBRDKAFKA = Peer("127.0.0.1", software_name="librdkafka")
 JAVA = Peer("127.0.0.1", software_name="apache-kafka-java")

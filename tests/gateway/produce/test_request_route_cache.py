@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kledger.batches.header import FLAGS_AT, TRANSACTIONAL_BIT
+from kledger.gateway.peer import Peer
 from kledger.gateway.produce.request import ROUTES_MAX, ProduceRouteCache
-from kledger.gateway.request_context import Peer
 from kledger.gateway.wire.codec import encode
 from kledger.gateway.wire.produce_codec import (
     ParsedProduceRequest,
