@@ -24,10 +24,10 @@ from compat_tests.servers import KledgerServer, ServerProcess
 _MB = 1e6
 _SETTLE_S = 3.0
 _LOOK_S = 0.02
-_TIMEOUT_S = 600.0
+_TIMEOUT_S = 1800.0
 _OURS = {"log.cleaner.enable": "false"}
 _KAFKAS = {"log.cleaner.backoff.ms": "50", "log.cleaner.dedupe.buffer.size": str(128 << 20)}
-LIMIT_BYTES_PER_S = 20_000_000
+LIMIT_BYTES_PER_S = 5_000_000
 """Of reads and writes together: all is read twice, and written as far as it is kept."""
 _LIMIT = {"log.cleaner.io.max.bytes.per.second": str(LIMIT_BYTES_PER_S)}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -203,7 +203,7 @@ _WORK = {
     " acknowledgement and to a consumer that waits, before and during the compaction of {gib:.1f}"
     " GiB in another topic, {case.duplicates_percent} % of it duplicates, beside a process that"
     " only computes, with the priority of a compaction, and during another compaction that reads"
-    " and writes at most 20 MB a second together",
+    " and writes at most 5 MB a second together",
     "cursor-holes": "every second entry acknowledged with one cursor, {case.records:,} of them,"
     " `cursor_ranges_max` {case.ranges_max:,}",
 }
