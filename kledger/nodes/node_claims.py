@@ -21,18 +21,16 @@ from kledger.ledger.cluster import (
     DatabaseError,
     DatabaseOutage,
     DatabaseUnavailable,
-    DescribedNode,
     NodesDatabase,
     NodesObservation,
     OwnedSession,
     OwnerObservation,
-    OwnerWatch,
     SessionBroker,
     Standby,
     UnknownOutcome,
-    WatchStep,
 )
 from kledger.nodes.node_plan import plan_nodes
+from kledger.nodes.owner_watches import LostOwner, OwnerWatches
 from kledger.runtime.blocking import BlockingRunner
 from kledger.runtime.clock import Clock
 from kledger.runtime.signal import Signal
@@ -48,12 +46,6 @@ HAND_OVER_MAX_MS: Final = 10_000
 """How long a server waits for another one to own what it has handed over, before the next node."""
 DRAIN_SILENT_MS: Final = 4_000
 """Without an answer of the database a server that drains ends all its nodes at once."""
-HURRIED_POLL_MS: Final = 100
-"""Between polls while the owner of a node is silent, or it has none: seconds of each failover."""
-HURRIED_MS: Final = 10_000
-"""How long servers poll so often for the same nodes."""
-OTHERS_COMMIT_WITHIN_MS: Final = 2_000
-"""An owner commits at least once a second, and is polled twice."""
 CLAIM_AGAIN_MS: Final = (1_000, 2_000, 4_000, 8_000, 15_000, 30_000)
 """After the first, second ... failure of a node in a row; the last one repeats."""
 SERVED_LONG_MS: Final = 60_000
@@ -146,10 +138,8 @@ class NodeClaims:
             clock: for intervals.
             boot_ms: time that goes on while the machine sleeps, for owners.
             make_pool: returns what makes calls, one after the other.
-            silent: kept up to date: nodes whose owner has not committed for `SILENT_AFTER_MS`, and
-                its epoch, until it commits again.
+            silent: see `OwnerWatches`.
         """
-        self._silent = {} if silent is None else silent
         self._databases = databases
         self._server = server
         self._incarnation = incarnation
@@ -161,13 +151,9 @@ class NodeClaims:
         self._supervisor = Supervisor()
         self._timers = Timers(clock, self._supervisor)
         self._changed = Signal()
-        self._watches: dict[int, OwnerWatch] = {}
+        self._watches = OwnerWatches({} if silent is None else silent)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._failed: dict[int, _Failed] = {}
-        self._owners: dict[int, OwnerObservation | None] = {}
-        self._moved_at_ms = 0
-        self._moving: set[int] = set()
-        self._hurried_until_ms = 0
         self._fencing: set[int] = set()
         self._handed_over: _HandedOver | None = None
         self._failure: BaseException | None = None
@@ -200,7 +186,8 @@ class NodeClaims:
                 await self._poll_and_act()
                 if self._failure is not None:
                     raise self._failure
-                timer = self._timers.call_after(self._pause_ms(), self._changed.notify)
+                pause_ms = self._watches.poll_pause_ms(self._clock.monotonic_ms())
+                timer = self._timers.call_after(pause_ms, self._changed.notify)
                 await self._changed.wait_beyond(version)
                 timer.cancel()
         finally:
@@ -219,11 +206,6 @@ class NodeClaims:
             timer = self._timers.call_after(POLL_EVERY_MS, self._changed.notify)
             await self._changed.wait_beyond(version)
             timer.cancel()
-
-    def _pause_ms(self) -> int:
-        """Return the time until the next poll: short while a node is about to get another owner."""
-        is_hurried = self._moving and self._clock.monotonic_ms() < self._hurried_until_ms
-        return HURRIED_POLL_MS if is_hurried else POLL_EVERY_MS
 
     def _is_silent(self) -> bool:
         return self._clock.monotonic_ms() - self._answered_at_ms >= DRAIN_SILENT_MS
@@ -251,17 +233,16 @@ class NodeClaims:
                 return
             observed = await self._pool.run(self._databases.nodes.observe_nodes)
         except (DatabaseUnavailable, UnknownOutcome) as error:
-            self._watches.clear()
-            self._silent.clear()
+            self._watches.missed()
             self._outage.failed(error)
             return
         self._answered_at_ms = self._clock.monotonic_ms()
         self._outage.answered()
-        self._fence_silent(observed, asked_at_ms)
-        unowned = {each.node for each in observed.nodes if each.owner is None}
-        silent = {each.node for each in observed.nodes if self._silent.get(each.node) == each.epoch}
-        if self._moving != (moving := unowned | silent):
-            self._moving, self._hurried_until_ms = moving, self._answered_at_ms + HURRIED_MS
+        lost = self._watches.observed(
+            observed, self._tasks, asked_at_ms=asked_at_ms, answered_at_ms=self._answered_at_ms
+        )
+        for each in lost:
+            self._begin_fencing(each)
         self._act(observed)
 
     async def _announce(self, now_ms: int) -> bool:
@@ -288,41 +269,10 @@ class NodeClaims:
         self._is_accepted = is_seen
         return is_seen
 
-    def _fence_silent(self, observed: NodesObservation, asked_at_ms: int) -> None:
-        """Begin to fence owners that have not moved for too long, those of other processes."""
-        owners = {each.node: each.owner for each in observed.nodes}
-        if owners != self._owners:
-            self._owners, self._moved_at_ms = owners, self._answered_at_ms
-        for each in observed.nodes:
-            if each.node in self._tasks:
-                self._watches.pop(each.node, None)
-                continue
-            watch = self._watches.setdefault(each.node, OwnerWatch())
-            step = watch.observed(
-                each.owner, asked_at_ms=asked_at_ms, answered_at_ms=self._answered_at_ms
-            )
-            if each.owner is not None:
-                self._note_silence(each, watch.is_silent(self._answered_at_ms))
-            if (
-                step is WatchStep.FENCE
-                and each.owner is not None
-                and each.node not in self._fencing
-            ):
-                self._fencing.add(each.node)
-                self._supervisor.spawn(
-                    self._fence(each.node, each.owner), f"fence the owner of node {each.node}"
-                )
-
-    def _note_silence(self, node: DescribedNode, is_silent: bool) -> None:
-        """Note whether the owner of a node seems to be lost.
-
-        It is not if nobody commits: then the database takes no commits, and owners can be read.
-        """
-        moved_ms = self._answered_at_ms - self._moved_at_ms
-        if is_silent and moved_ms < OTHERS_COMMIT_WITHIN_MS:
-            self._silent[node.node] = node.epoch
-        elif self._silent.get(node.node) == node.epoch:
-            del self._silent[node.node]
+    def _begin_fencing(self, lost: LostOwner) -> None:
+        if lost.node not in self._fencing:
+            self._fencing.add(lost.node)
+            self._supervisor.spawn(self._fence(*lost), f"fence the owner of node {lost.node}")
 
     async def _fence(self, node: int, owner: OwnerObservation) -> None:
         database, pool = self._databases.node(node), self._make_pool()
@@ -335,7 +285,7 @@ class NodeClaims:
                 )
                 self._changed.notify()
         except (DatabaseUnavailable, UnknownOutcome) as error:
-            self._watches.pop(node, None)
+            self._watches.forget(node)
             self._outage.failed(error)
         finally:
             self._fencing.discard(node)

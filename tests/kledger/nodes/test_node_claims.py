@@ -28,7 +28,6 @@ from kledger.ledger.cluster.session_state import (
 from kledger.nodes.node_claims import (
     CLAIM_AGAIN_MS,
     HAND_OVER_MAX_MS,
-    HURRIED_POLL_MS,
     REFUSED_MAX_MS,
     SERVED_LONG_MS,
     NodeClaims,
@@ -36,6 +35,7 @@ from kledger.nodes.node_claims import (
     NodeUnavailable,
     ServerIdTaken,
 )
+from kledger.nodes.owner_watches import HURRIED_POLL_MS
 from kledger.runtime.blocking import InlinePool
 from kledger.runtime.manual_clock import ManualClock
 from tests.ledger.cluster.database_words import broker
