@@ -10,7 +10,8 @@ event time is two to three horizons ahead; they are more than a horizon apart, s
 record that is more than a horizon behind the newest one is dropped as late, and Spark counts it:
 whether it is a duplicate is not known any more. Expressions are divided into buckets by their hash,
 and the state of a bucket is one text, because Spark spends milliseconds on a group in Python,
-however few rows it has, and about one on each call for a state.
+however few rows it has, and about one on each call for a state. It is a list of one text, as Spark
+4.0 truncates long messages with a value now and then; lists are transferred as Arrow streams.
 """
 
 import json
@@ -118,7 +119,7 @@ class FirstRecords(StatefulProcessor):
     def init(self, handle: Any) -> None:
         """Open the state."""
         self._handle = handle
-        self._passed = handle.getValueState("passed", "times_ms string")
+        self._passed = handle.getListState("passed", "times_ms string")
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -165,12 +166,13 @@ class FirstRecords(StatefulProcessor):
 
     def _times_ms(self) -> dict[str, list[int]]:
         """Return the times of the records of the bucket that passed, by expression."""
-        kept = self._passed.get()
-        return {} if kept is None else json.loads(kept[0])
+        return {
+            by: times for (text,) in self._passed.get() for by, times in json.loads(text).items()
+        }
 
     def _keep(self, bucket: dict[str, list[int]]) -> None:
         if bucket:
-            self._passed.update((json.dumps(bucket, separators=(",", ":")),))
+            self._passed.put([(json.dumps(bucket, separators=(",", ":")),)])
         else:
             self._passed.clear()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pandas as pd
@@ -53,28 +54,28 @@ def test_no_two_that_pass_are_within_the_horizon(times: list[int], horizon: int)
 
 
 class StateOfBucket:
-    """Spark's handle and value state of one group, in memory."""
+    """Spark's handle and list state of one group, in memory."""
 
     def __init__(self) -> None:
-        self.value: tuple[str] | None = None
+        self.rows: list[tuple[str]] = []
         self.timers: set[int] = set()
 
     @property
     def times_ms(self) -> dict[str, list[int]]:
         """What is kept, by expression."""
-        return {} if self.value is None else json.loads(self.value[0])
+        return {by: times for (text,) in self.rows for by, times in json.loads(text).items()}
 
-    def getValueState(self, *_: str) -> StateOfBucket:  # noqa: N802 - Spark's name
+    def getListState(self, *_: str) -> StateOfBucket:  # noqa: N802 - Spark's name
         return self
 
-    def get(self) -> tuple[str] | None:
-        return self.value
+    def get(self) -> Iterator[tuple[str]]:
+        return iter(self.rows)
 
-    def update(self, value: tuple[str]) -> None:
-        self.value = value
+    def put(self, rows: list[tuple[str]]) -> None:
+        self.rows = rows
 
     def clear(self) -> None:
-        self.value = None
+        self.rows = []
 
     def registerTimer(self, time_ms: int) -> None:  # noqa: N802 - Spark's name
         self.timers.add(time_ms)
