@@ -1,4 +1,4 @@
-"""The recipes of docs/SPARK.md and docs/CLIENTS.md, run against a server at another address."""
+"""The recipes of docs/SPARK.md and README.md, run against a server at another address."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_duplicates_are_dropped(server: KledgerServer, orders: str, tmp_path: Pa
     assert len(topic_records(server.bootstrap, "orders-once")) == 50
 
 
-@pytest.mark.parametrize("page", ["docs/SPARK.md", "docs/CLIENTS.md"])
+@pytest.mark.parametrize("page", ["docs/SPARK.md", "README.md"])
 def test_format_reads_a_topic(
     server: KledgerServer, orders: str, tmp_path: Path, page: str
 ) -> None:
@@ -129,13 +129,13 @@ def test_tutorial_has_at_most_twenty_lines() -> None:
     assert 20 >= sum(1 for line in text.splitlines() if line.strip())
 
 
-def test_archive_of_the_clients_page(server: KledgerServer, orders: str, tmp_path: Path) -> None:
-    printed = run("docs/CLIENTS.md", "archive", server, tmp_path)
+def test_archive_of_the_readme(server: KledgerServer, orders: str, tmp_path: Path) -> None:
+    printed = run("README.md", "archive", server, tmp_path)
     assert f"{COUNT + 10} rows in, {COUNT + 10} rows out" in printed
     assert len(parquet_rows(tmp_path / "archive")) == COUNT + 10
 
 
 @pytest.mark.parametrize("name", ["archive", "format-kledger"])
-def test_recipes_of_the_clients_page_are_short(name: str) -> None:
-    lines = [line for line in recipes("docs/CLIENTS.md")[name][1].splitlines() if line.strip()]
+def test_recipes_of_the_readme_are_short(name: str) -> None:
+    lines = [line for line in recipes("README.md")[name][1].splitlines() if line.strip()]
     assert len(lines) <= 10

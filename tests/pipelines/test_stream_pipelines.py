@@ -188,7 +188,7 @@ def test_duplicates_are_dropped_across_restarts(
     spark: SparkSession, server: KledgerServer, tmp_path: Path
 ) -> None:
     """Three runs; ids come again within the horizon of one hour, and behind it."""
-    for name in ("orders-twice", "orders-once"):
+    for name in ("orders-twice", "orders-left"):
         create_topic(server.bootstrap, name, partitions=1)
     records = [
         SentRecord(b"id%d" % (n % 40), b"%d" % n, START_MS + n * 100_000, 0, (("n", b"%d" % n),))
@@ -199,14 +199,14 @@ def test_duplicates_are_dropped_across_restarts(
         record, record._replace(timestamp_ms=record.timestamp_ms + 50_000)
     )]  # fmt: skip
     options = stream_options(
-        server, tmp_path, "orders-twice", to="orders-once", by="key", within="1 hour",
+        server, tmp_path, "orders-twice", to="orders-left", by="key", within="1 hour",
         max_offsets_per_trigger=70,
     )  # fmt: skip
     rows_out = 0
     for start in range(0, len(sent), 100):
         send(server.bootstrap, "orders-twice", sent[start : start + 100])
         rows_out += deduplicate.run(spark, options).rows_out
-    found = topic_records(server.bootstrap, "orders-once")
+    found = topic_records(server.bootstrap, "orders-left")
     expected = expected_passing(sent, 3_600_000)
     assert len(expected) == len(found)
     assert {(record.value, record.timestamp_ms, record.headers) for record in expected} == {
