@@ -71,8 +71,9 @@ serve: setup ## Start a server on 127.0.0.1:9092 with its data in ./kledger-data
 
 # The two that take longest, types and import rules, run beside each other.
 LINTS := .lint-types .lint-imports .lint-style
+BESIDE = $(MAKE) --no-print-directory --jobs=2 --output-sync=target
 lint: setup ## Check format, style, types and imports.
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(LINTS)
+	@$(BESIDE) $(LINTS)
 
 .PHONY: $(LINTS) .compile-tests
 # Otherwise each process of pytest compiles all tests of a fresh checkout; most of the time the lints
@@ -100,7 +101,7 @@ proto: setup ## Make the Python code of native/proto anew, after a change of the
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. native/proto/kledger_native.proto
 
 test: setup-peers ## Everything that is checked before a change lands.
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(LINTS) .compile-tests
+	@$(BESIDE) $(LINTS) .compile-tests
 	$(BIN)/python -m pytest $(SPREAD) -m "not slow" tests
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) -m "not slow" compat_tests)
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) -m "workers and not slow" --workers 2 compat_tests)

@@ -23,6 +23,8 @@ Kind = Literal[
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
+COMPACTION_IO_BYTES_PER_S = 5_000_000
+"""The limit of a compaction beside clients: all is read twice, and written as far as it is kept."""
 OS, FSYNC = "kledger os", "kledger fsync"
 KAFKA, KAFKA_SYNC = "Kafka", "Kafka flush.messages=1"
 SUBJECTS = (OS, KAFKA, FSYNC, KAFKA_SYNC)

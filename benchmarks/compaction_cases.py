@@ -15,7 +15,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from benchmarks import clients
-from benchmarks.cases import KAFKA, Case
+from benchmarks.cases import COMPACTION_IO_BYTES_PER_S, KAFKA, Case
 from benchmarks.clients import Figures
 from benchmarks.own_server_cases import wait
 from benchmarks.testbed import Testbed, alter_brokers, alter_topic, create_topic
@@ -27,9 +27,7 @@ _LOOK_S = 0.02
 _TIMEOUT_S = 1800.0
 _OURS = {"log.cleaner.enable": "false"}
 _KAFKAS = {"log.cleaner.backoff.ms": "50", "log.cleaner.dedupe.buffer.size": str(128 << 20)}
-LIMIT_BYTES_PER_S = 5_000_000
-"""Of reads and writes together: all is read twice, and written as far as it is kept."""
-_LIMIT = {"log.cleaner.io.max.bytes.per.second": str(LIMIT_BYTES_PER_S)}
+_LIMIT = {"log.cleaner.io.max.bytes.per.second": str(COMPACTION_IO_BYTES_PER_S)}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # The share of a log without anything clean is 1, which is not above 1.
 _KEPT_AWAY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}

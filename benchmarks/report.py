@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
-from benchmarks.cases import Case
+from benchmarks.cases import COMPACTION_IO_BYTES_PER_S, Case
 from benchmarks.remarks import REMARKS
 from benchmarks.results import Results
 from benchmarks.targets import Verdict, judge
@@ -203,7 +203,7 @@ _WORK = {
     " acknowledgement and to a consumer that waits, before and during the compaction of {gib:.1f}"
     " GiB in another topic, {case.duplicates_percent} % of it duplicates, beside a process that"
     " only computes, with the priority of a compaction, and during another compaction that reads"
-    " and writes at most 5 MB a second together",
+    f" and writes at most {COMPACTION_IO_BYTES_PER_S / 1e6:g} MB a second together",
     "cursor-holes": "every second entry acknowledged with one cursor, {case.records:,} of them,"
     " `cursor_ranges_max` {case.ranges_max:,}",
 }

@@ -36,11 +36,11 @@ class Polls:
     def pass_time(self, ms: int, *seqs: int | None, counting: int) -> Sequence[LostOwner]:
         """Poll for some time, in which the owner of one node commits before each poll."""
         lost: Sequence[LostOwner] = ()
-        for step in range(ms // POLL_EVERY_MS):
+        for _ in range(ms // POLL_EVERY_MS):
             self.now_ms += POLL_EVERY_MS
             seen = [*seqs]
             if counting:
-                seen[counting - 1] = self.now_ms + step
+                seen[counting - 1] = self.now_ms
             lost = self.poll(*seen)
         return lost
 
