@@ -141,7 +141,8 @@ def working(bootstrap: str) -> Iterator[None]:
         places = [TopicPartition(TARGET, index) for index in range(PARTITIONS)]
         try:
             return sum(consumer.get_watermark_offsets(place, WAIT_S)[1] for place in places)
-        except KafkaException:
+        except KafkaException as error:
+            LOG.warning("the end of the output: %s", error)
             return -1
 
     with closing(consumer):

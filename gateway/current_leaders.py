@@ -40,7 +40,7 @@ class CurrentLeaders:
         services = self._services
         listener = peer.listener or plain_listener(services.config)
         shown = shown_leaders(services.brokers, peer)
-        brokers = shown_brokers(services.brokers.all(listener), shown)
+        brokers = shown_brokers(services.brokers, listener, peer)
         addresses = {each.broker_id: each for each in brokers}
         find = self._lookup.by_id if has_topic_ids else self._lookup.by_name
         leaders = {}

@@ -178,12 +178,12 @@ class _MetadataHandler:
         return join_parts(self._head(view), topics, tail, context.version)
 
     def _head(self, view: _View) -> bytes:
-        context, _, shown = view
+        context = view.context
         brokers = context.services.brokers
         head = MetadataHead(
             brokers=[
                 MetadataResponseBroker(node_id=node_id, host=host, port=port)
-                for node_id, host, port in shown_brokers(brokers.all(context.advertised), shown)
+                for node_id, host, port in shown_brokers(brokers, context.advertised, context.peer)
             ],
             cluster_id=self._config.cluster_id,
             controller_id=brokers.controller_id,

@@ -6,19 +6,23 @@ instead of connecting to the old address and waiting there for another request t
 that has moved is shown to librdkafka under another id, with the same address: librdkafka doubles
 its wait after each connection to an id, up to 10 s (`reconnect.backoff.max.ms`), whether the
 address is new or not, but connects at once to an id that it has not seen. The broker stays in the
-list under its own id as well, as groups have their coordinator by that.
+list under its own id as well, as groups have their coordinator by that, and under the other one for
+as long as librdkafka may have that as a leader in its cache: it finds no leader that is not listed.
 Must not know: requests, topics.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kledger.gateway.brokers import BrokerAddress, Brokers
+from kledger.gateway.brokers import AdvertisedAddress, BrokerAddress, Brokers
 from kledger.gateway.peer import Peer
 
 NO_LEADER: Final = -1
 RECENT_MOVE_MS: Final = 60_000
-"""How long a broker that has moved has another id; a wait of librdkafka has passed by then."""
+"""How long a broker that has moved leads under another id; a wait of librdkafka has passed by
+then."""
+LISTED_MOVE_MS: Final = RECENT_MOVE_MS + 900_000
+"""How long it is listed under that id: `metadata.max.age.ms` of librdkafka longer."""
 _MOVED_IDS: Final = 3 << 29
 """No broker has an id as large as this."""
 _BROKER_BITS: Final = 20
@@ -40,11 +44,15 @@ def moved_leader_id(broker_id: int, leader_epoch: int) -> int:
 
 
 def shown_brokers(
-    brokers: Iterable[BrokerAddress], shown: Mapping[int, int]
+    brokers: Brokers, listener: AdvertisedAddress, peer: Peer
 ) -> Iterator[BrokerAddress]:
-    """Yield brokers, each also under the id by which a client sees it as a leader."""
-    for each in brokers:
+    """Yield the brokers, each also under the ids by which a client may have it as a leader.
+
+    Those are the ids of its last two moves, as it often moves back soon.
+    """
+    moves = brokers.moves_within(LISTED_MOVE_MS) if peer.is_librdkafka else {}
+    for each in brokers.all(listener):
         yield each
-        leader_id = shown.get(each.broker_id, NO_LEADER)
-        if leader_id != NO_LEADER:
-            yield each._replace(broker_id=leader_id)
+        if (epoch := moves.get(each.broker_id)) is not None:
+            for moved_in in (epoch - 1, epoch):
+                yield each._replace(broker_id=moved_leader_id(each.broker_id, moved_in))

@@ -2,10 +2,12 @@
 
 import pytest
 
-from kledger.gateway.brokers import BrokerAddress, OneBroker
+from kledger.gateway.brokers import AdvertisedAddress, BrokerAddress, OneBroker
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.metadata.shown_leaders import (
+    LISTED_MOVE_MS,
     NO_LEADER,
+    RECENT_MOVE_MS,
     moved_leader_id,
     shown_brokers,
     shown_leaders,
@@ -14,6 +16,7 @@ from kledger.gateway.peer import Peer
 
 LIBRDKAFKA = Peer("127.0.0.1", software_name="librdkafka")
 JAVA = Peer("127.0.0.1", software_name="apache-kafka-java")
+LISTENER = AdvertisedAddress("PLAINTEXT", "a", 1)
 INT32_MAX = 2**31 - 1
 
 
@@ -39,10 +42,37 @@ def test_only_librdkafka_sees_another_id_and_all_see_that_a_broker_is_lost() -> 
     assert {1: moved, 2: NO_LEADER, 3: NO_LEADER} == shown_leaders(brokers, LIBRDKAFKA)
 
 
-def test_a_moved_broker_is_listed_under_both_ids() -> None:
-    one, two = BrokerAddress(1, "a", 1), BrokerAddress(2, "b", 2)
-    found = list(shown_brokers([one, two], {1: 77, 2: NO_LEADER}))
-    assert [one, BrokerAddress(77, "a", 1), two] == found
+def test_librdkafka_gets_a_moved_broker_under_the_ids_of_its_last_two_moves_as_well() -> None:
+    brokers = Moving(GatewayConfig(node_id=1))
+    own = BrokerAddress(1, "a", 1)
+    moved = [BrokerAddress(moved_leader_id(1, epoch), "a", 1) for epoch in (4, 5)]
+    assert [own, *moved] == list(shown_brokers(brokers, LISTENER, LIBRDKAFKA))
+    assert [own] == list(shown_brokers(brokers, LISTENER, JAVA))
+
+
+@pytest.mark.parametrize(
+    ("passed_ms", "leads", "is_listed"),
+    [
+        (RECENT_MOVE_MS - 1, True, True),
+        (RECENT_MOVE_MS, False, True),
+        (LISTED_MOVE_MS - 1, False, True),
+        (LISTED_MOVE_MS, False, False),
+    ],
+)
+def test_a_broker_is_listed_under_an_id_for_longer_than_it_leads_under_it(
+    passed_ms: int, leads: bool, is_listed: bool
+) -> None:
+    """librdkafka finds no leader whose id it has in its cache, but not in its list of brokers."""
+
+    class MovedBefore(OneBroker):
+        def moves_within(self, milliseconds: int) -> dict[int, int]:
+            return {1: 5} if passed_ms < milliseconds else {}
+
+    brokers = MovedBefore(GatewayConfig(node_id=1))
+    moved = moved_leader_id(1, 5)
+    assert leads == (moved in shown_leaders(brokers, LIBRDKAFKA).values())
+    listed = {each.broker_id for each in shown_brokers(brokers, LISTENER, LIBRDKAFKA)}
+    assert is_listed == (moved in listed)
 
 
 def test_moves_of_all_brokers_have_ids_of_their_own() -> None:
