@@ -81,7 +81,8 @@ _EFFECTS: Final = {
     "listener.security.protocol.map": "Fixed; only the current value is accepted.",
 }
 _REASONS: Final = (
-    (("ssl.", "sasl.", "principal."), "authentication and encryption are not supported."),
+    (("ssl.", "sasl."), "listeners get their settings when the server starts."),
+    (("principal.",), "no classes of others are loaded."),
     (("log.cleaner.io.",), "a compaction reads and writes 2 MiB at a time, at a low priority."),
     (("remote.",), "the library of the object store has its own limits, see offload.options."),
     (("follower.fetch.",), "there is one node, and nothing moves."),
