@@ -21,11 +21,13 @@ Must not know: files, what is moved.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from asyncio_throttle.throttler import Throttler
 
-from kledger.ledger.commits.committer import Committer, RowsDone, submitted
+from kledger.ledger.commits.committer import Committer, submitted
+from kledger.ledger.commits.idle_watch import IDLE_MS, IdleWatch
 from kledger.ledger.config import StoreConfig
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
 from kledger.ledger.errors import LedgerError, from_engine
@@ -39,8 +41,6 @@ logger = logging.getLogger(__name__)
 
 LOOK_DELAY_MS = 1000
 """Delay before a search: entries of ledgers that are deleted soon are not moved before."""
-IDLE_MS = 1000
-"""The store is idle when there was no append for so long."""
 FAULTS_IN_A_ROW_MAX = 10
 """After so many faults in a row the task gives up."""
 BUSY_DEAD_SHARE_MAX = 0.5
@@ -77,6 +77,7 @@ class SpaceReclaim:
         committer: Committer,
         config: StoreConfig,
         *,
+        idle_watch: IdleWatch,
         clock: Clock,
         start_pace: StartPace,
         pool: BlockingRunner,
@@ -88,7 +89,8 @@ class SpaceReclaim:
             engine: finds the moves.
             committer: of that engine.
             config: how much may be dead, and the bytes per second.
-            clock: of the delay before a search, and of the end of appends.
+            idle_watch: says whether there are appends.
+            clock: of the delay before a search.
             start_pace: makes the pace of the chunks.
             pool: where the engine searches and reads.
             supervisor: of the task.
@@ -107,7 +109,7 @@ class SpaceReclaim:
         self._is_closing = False
         self._is_waiting = False
         self._faults_in_a_row = 0
-        self._own_ticks = self._ticks_seen = self._busy_until_ms = 0
+        self._idle_watch = idle_watch
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -166,7 +168,7 @@ class SpaceReclaim:
             return None
         if group.is_empty:
             return 0
-        await submitted(lambda done: self._submit(group, done))
+        await submitted(partial(self._committer.submit_group, group))
         moved_bytes = sum(len(data) for _, _, data in group.entries)
         self.moved_bytes += moved_bytes
         return moved_bytes
@@ -176,25 +178,12 @@ class SpaceReclaim:
     def _next_moves(self, share: float) -> CommitGroup | None:
         return self._engine.next_moves(dead_share_max=share, bytes_max=CHUNK_BYTES)
 
-    def _submit(self, group: CommitGroup, done: RowsDone) -> None:
-        ticks = self._committer.tick_count
-        self._committer.submit_group(group, done)
-        self._own_ticks += self._committer.tick_count - ticks
-
-    def _is_idle(self) -> bool:
-        """Return whether no other caller has submitted anything for IDLE_MS, as seen by calls."""
-        now_ms, ticks = self._clock.monotonic_ms(), self._committer.tick_count - self._own_ticks
-        if ticks != self._ticks_seen:
-            self._ticks_seen = ticks
-            self._busy_until_ms = now_ms + IDLE_MS
-        return now_ms >= self._busy_until_ms
-
     async def _work(self, version: int | None) -> None:
         if version is not None:
             await self._waiting(self._changed.wait_beyond(version))
         pace = self._start_pace(CHUNK_BYTES / self._bytes_per_second)
         while not self._is_closing:
-            self._is_idle()  # notes the ticks until now
+            self._idle_watch.is_idle()  # notes the appends until now
             await self._waiting(self._clock.sleep(LOOK_DELAY_MS))
             version = self._changed.version
             try:
@@ -214,7 +203,7 @@ class SpaceReclaim:
                 await self._waiting(pace.acquire())
             if self._committer.is_saturated:
                 await self._waiting(self._room_in_queue())
-            if self._is_idle():
+            if self._idle_watch.is_idle():
                 moved_bytes = await self.step()
                 if moved_bytes is None:
                     return

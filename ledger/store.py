@@ -16,6 +16,7 @@ from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from kledger.ledger.commits.committer import Committer, RowsDone, submitted
+from kledger.ledger.commits.idle_watch import IdleWatch
 from kledger.ledger.commits.store_threads import LOOP_COST_PER_TICK_MAX, StoreThreads
 from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
 from kledger.ledger.engine.base import Row, StorageEngine
@@ -411,6 +412,13 @@ class LedgerStore:
         """Whether more than the queue limits is unconfirmed, so that producers should pause."""
         return self._committer.is_saturated
 
+    def is_idle(self) -> bool:
+        """Return whether nothing was appended or stored for a second, as far as calls have seen.
+
+        What background work writes does not count: compactions, and moves of entries.
+        """
+        return self._idle_watch.is_idle()
+
     def on_drained(self, callback: Callable[[], None]) -> None:
         """Call back once, when at most half of the queue limits is used."""
         self._committer.on_drained(callback)
@@ -498,8 +506,9 @@ class LedgerStore:
             tier=self._tier_services(pool, timers, supervisor),
         )
         self._ownership = Ownership(stored.names, self._services, self._check_usable)
+        self._idle_watch = IdleWatch(self._committer, self.clock)
         self._reclaim = SpaceReclaim(
-            self._engine, self._committer, self.config,
+            self._engine, self._committer, self.config, idle_watch=self._idle_watch,
             clock=self.clock, start_pace=self._start_pace, pool=pool, supervisor=supervisor,
         )  # fmt: skip
         self._reclaim.start()

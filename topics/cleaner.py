@@ -27,6 +27,7 @@ from kledger.runtime.clock import Clock
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
+from kledger.topics.cleaning_round import CleaningRound, DuePartition
 from kledger.topics.compaction.cleaner_plan import Cleaning, plan_cleaning
 from kledger.topics.compaction.strategy_rule import OpenStrategy, no_strategies
 from kledger.topics.errors import CompactionRunning, TopicsError
@@ -66,6 +67,11 @@ class CleanerConfig(Protocol):
     @property
     def log_cleaner_io_max_bytes_per_second(self) -> float:
         """What all compactions together read and write in a second."""
+        ...
+
+    @property
+    def log_cleaner_slow_bytes_per_second(self) -> int:
+        """What the cleaner's own compactions read and write in a second while others append."""
         ...
 
     @property
@@ -112,15 +118,6 @@ def summarized(
         ended_ms=None if state is CompactionState.RUNNING else max(ended, default=None),
         horizons=horizons,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _DuePartition:
-    """A partition that is to be compacted."""
-
-    topic: Topic
-    index: int
-    cleaning: Cleaning
 
 
 class _Counters:
@@ -238,18 +235,26 @@ class Cleaner:
 
     async def clean(self) -> int:
         """Compact what is due now, the dirtiest first; return how many partitions were due."""
-        due = sorted(await self._due(), key=lambda each: -each.cleaning.dirty_ratio)
-        self._counters.due_count = len(due)
-        await asyncio.gather(*(self._clean(each.topic, each.index) for each in due))
-        return len(due)
+        now = CleaningRound(
+            await self._due(),
+            self._store,
+            self._clock,
+            slow_bytes_per_second=lambda: self._config.log_cleaner_slow_bytes_per_second,
+            is_awaited=lambda: bool(self._asked_for),
+        )
+        self._counters.due_count = len(now.due)
+        await asyncio.gather(*(self._clean(each, now.throttle) for each in now.due))
+        return len(now.due)
 
-    async def _clean(self, topic: Topic, index: int) -> None:
+    async def _clean(self, due: DuePartition, throttle: IoThrottle) -> None:
+        topic, index = due.topic, due.index
         try:
             async with self._running():
                 # It may have been compacted, closed or deleted while this waited.
                 cleaning = await self._cleaning(topic, index)
                 if cleaning is not None:
-                    await self._compact(await topic.open_partition(index), cleaning.horizon)
+                    log = await topic.open_partition(index)
+                    await self._compact(log, cleaning.horizon, throttle)
         except CompactionRunning:
             return
         except (TopicsError, LedgerError) as error:
@@ -271,12 +276,14 @@ class Cleaner:
                 self._running_count -= 1
                 self._one_ended.notify_all()
 
-    async def _compact(self, log: PartitionLog, horizon: Position | None) -> None:
+    async def _compact(
+        self, log: PartitionLog, horizon: Position | None, *throttles: IoThrottle
+    ) -> None:
         limits = CompactionLimits(
             memory_bytes_max=self._config.log_cleaner_dedupe_buffer_size,
             temporary_folder=self._store.path,
             open_strategy=self._open_strategy,
-            throttle=self._throttle,
+            throttles=(self._throttle, *throttles),
         )
         counters, started_ms = self._counters, self._clock.monotonic_ms()
         try:
@@ -305,7 +312,7 @@ class Cleaner:
 
     # What is due
 
-    async def _due(self) -> Sequence[_DuePartition]:
+    async def _due(self) -> Sequence[DuePartition]:
         """Return the partitions that are to be compacted; opens those of which rows say so."""
         due = []
         for topic in self._registry.all():
@@ -318,8 +325,9 @@ class Cleaner:
                     if not topic.is_deleted:
                         self._failed(topic, index, error)
                     continue
-                if cleaning is not None:
-                    due.append(_DuePartition(topic, index, cleaning))
+                log = topic.partition(index)
+                if cleaning is not None and log is not None:
+                    due.append(DuePartition(topic, index, log.managed_ledger, cleaning))
         return due
 
     async def _cleaning(self, topic: Topic, index: int) -> Cleaning | None:

@@ -22,6 +22,8 @@ class IoThrottle:
         """Args: bytes_per_second: the limit at present, at least 1; infinity for none."""
         self._clock = clock
         self._bytes_per_second = bytes_per_second
+        self.taken_bytes = 0
+        """What all steps have taken so far."""
         self._excess = 0.0
         """Bytes above the limit, at `_computed_ms`."""
         self._computed_ms = clock.monotonic_ms()
@@ -30,6 +32,7 @@ class IoThrottle:
         """Wait until bytes may be read or written; count them."""
         while (wait_ms := self._wait_ms()) >= 1:
             await self._clock.sleep(min(int(wait_ms), CHECK_MS))
+        self.taken_bytes += size
         self._excess += size
 
     def _wait_ms(self) -> float:

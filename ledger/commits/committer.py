@@ -233,7 +233,7 @@ class Committer:
         self.is_commit_scheduled = False
         self.tick_ms = 0
         self.tick_count = 0
-        """Ticks of the event loop in which something was submitted."""
+        """Ticks of the event loop in which something was submitted that is no background work."""
         self.fatal: LedgerError | None = None
         self.on_space: Callable[[], None] = _ignore_space
         """Called after ledgers were dropped and after a checkpoint: files may be removable."""
@@ -266,8 +266,11 @@ class Committer:
 
     def schedule_commit(self) -> None:
         """Commit what is collected at the end of this tick; note the time of the tick."""
-        self.is_commit_scheduled = True
         self.tick_count += 1
+        self._schedule_commit()
+
+    def _schedule_commit(self) -> None:
+        self.is_commit_scheduled = True
         self.tick_ms = self._clock.monotonic_ms()
         self._loop.call_soon(self._tick_ended)
 
@@ -310,7 +313,7 @@ class Committer:
         self.operations.append((submitter, EARLIEST, 0, b"", _ignore))
 
     def submit_group(self, group: CommitGroup, done: RowsDone) -> None:
-        """Commit entries of a group of the caller, with everything else that is collected.
+        """Commit a group of background work, with everything else that is collected.
 
         Raises:
             Fenced: the committer has stopped; `done` is not called.
@@ -321,7 +324,10 @@ class Committer:
         self._seals = self._seals or group.seals
         self._unsynced_operations += not group.needs_sync
         self.size += sum(len(data) for _, _, data in group.entries)
-        self.submit_for(RowsSubmitter(done), group.rows, group.drops)
+        self._add(RowsSubmitter(done), group.rows)
+        self.drops += group.drops
+        if not self.is_commit_scheduled:
+            self._schedule_commit()
 
     def add_rows(self, rows: Iterable[Row]) -> None:
         """Put rows into the group being collected, for an operation that the caller adds."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kledger.ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
+from kledger.ledger.commits.idle_watch import IDLE_MS
 from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
@@ -17,7 +18,6 @@ from kledger.ledger.errors import Fenced, StorageFailed
 from kledger.ledger.space_reclaim import (
     CHUNK_BYTES,
     FAULTS_IN_A_ROW_MAX,
-    IDLE_MS,
     LOOK_DELAY_MS,
     throttled,
 )

@@ -21,11 +21,20 @@ class Cleaning(NamedTuple):
 
     Attributes:
         horizon: the last position that it compacts.
-        dirty_ratio: the share of new bytes in what it reads.
+        new_bytes: of the log since the last compaction.
+        kept_bytes: what the last compaction has kept, which it reads as well.
+        is_late: whether a record has waited for longer than max.compaction.lag.ms.
     """
 
     horizon: Position
-    dirty_ratio: float
+    new_bytes: int
+    kept_bytes: int
+    is_late: bool = False
+
+    @property
+    def dirty_ratio(self) -> float:
+        """The share of new bytes in what it reads."""
+        return self.new_bytes / max(self.new_bytes + self.kept_bytes, 1)
 
 
 def plan_cleaning(
@@ -49,7 +58,7 @@ def plan_cleaning(
     """
     appended = sum(_bytes_after(each, compacted_upto) for each in ledgers)
     if 0 < config.compaction_threshold_bytes <= appended:
-        return Cleaning(stable_upto, appended / (appended + compacted_bytes))
+        return Cleaning(stable_upto, appended, compacted_bytes)
     if not config.is_compacted:
         return None
     new = [
@@ -65,13 +74,15 @@ def plan_cleaning(
     cleanable = list(takewhile(is_cleanable, new))
     if not cleanable:
         return None
-    new_bytes = sum(each.size for each in cleanable)
-    ratio = new_bytes / max(new_bytes + compacted_bytes, 1)
     # The records of a ledger are at least as old as its end, where their times are not known.
-    is_late = now_ms - cleanable[0].max_timestamp_ms > config.max_compaction_lag_ms
-    if ratio <= config.min_cleanable_dirty_ratio and not is_late:
-        return None
-    return Cleaning(_end(cleanable[-1]), ratio)
+    cleaning = Cleaning(
+        horizon=_end(cleanable[-1]),
+        new_bytes=sum(each.size for each in cleanable),
+        kept_bytes=compacted_bytes,
+        is_late=now_ms - cleanable[0].max_timestamp_ms > config.max_compaction_lag_ms,
+    )
+    is_dirty = cleaning.dirty_ratio > config.min_cleanable_dirty_ratio
+    return cleaning if is_dirty or cleaning.is_late else None
 
 
 def _end(info: LedgerInfo) -> Position:

@@ -117,18 +117,18 @@ class CompactionLimits:
         memory_bytes_max: for the table of keys; what it does not hold goes to files.
         temporary_folder: of these files, which have no name; None is the system's.
         open_strategy: imports the strategy of a topic, in the compute process.
-        throttle: of what is read and written; None for no limit.
+        throttles: of what is read and written.
     """
 
     memory_bytes_max: int = 64 << 20
     temporary_folder: Path | None = None
     open_strategy: OpenStrategy = no_strategies
-    throttle: IoThrottle | None = None
+    throttles: tuple[IoThrottle, ...] = ()
 
     async def take(self, size: int) -> None:
         """Wait until bytes may be read or written."""
-        if self.throttle is not None:
-            await self.throttle.take(size)
+        for each in self.throttles:
+            await each.take(size)
 
 
 class PartitionCompaction:

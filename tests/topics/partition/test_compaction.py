@@ -104,7 +104,7 @@ async def test_what_is_read_twice_and_written_counts_for_the_limit_of_io() -> No
         log = await topics.log(configs=COMPACTED)
         await keyed(log, *(f"k{n % 3}={n}" for n in range(20)))
         throttle = CountingThrottle()
-        counts = await log.compact(CompactionLimits(throttle=throttle))
+        counts = await log.compact(CompactionLimits(throttles=(throttle,)))
         assert counts is not None
         assert 2 * counts.bytes_read + counts.bytes_kept == throttle.taken
 
