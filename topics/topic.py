@@ -356,13 +356,12 @@ class Topic:
             await self._deleted_offloads[-1].settle()
             self._deleted_offloads.pop()
 
-    async def close(self) -> None:
-        """Close all partitions, and open none again; idempotent."""
+    def retire(self) -> list[PartitionLog]:
+        """Open no partition again; return those that are open, for the caller to close."""
         self._is_closed = True
         partitions = list(self._partitions.values())
         self._partitions.clear()
-        for partition in partitions:
-            await partition.close()
+        return partitions
 
     def _check(self, index: int) -> None:
         if self.is_deleted:

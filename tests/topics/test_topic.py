@@ -7,6 +7,7 @@ import pytest
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import TopicStorageFailed, UnknownPartition, UnknownTopic
+from kledger.topics.registry import CLOSED_TOGETHER_MAX
 from kledger.topics.topic import unknown_topic
 from tests.batches.words import batch
 from tests.contained import Contained
@@ -55,6 +56,19 @@ async def test_closed_topic_opens_no_partition() -> None:
         with pytest.raises(UnknownPartition, match="topic a is closed"):
             await topic.open_partition(1)
         assert [] == topic.open_partitions()
+
+
+async def test_partitions_are_closed_together() -> None:
+    """Each commit of a server without a disk takes a round trip to its database."""
+    engine = FaultyEngine(None)
+    async with open_topics(engine) as opened:
+        for name in ("a", "b"):
+            topic = await opened.registry.create(name, partitions=CLOSED_TOGETHER_MAX // 2)
+            for index in range(topic.partition_count):
+                await append(await topic.open_partition(index), batch(b"x"))
+        before = engine.calls["commit"]
+        await opened.registry.close()
+        assert engine.calls["commit"] - before <= 2
 
 
 async def test_configs_reach_open_partitions() -> None:
