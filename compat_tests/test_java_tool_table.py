@@ -132,7 +132,7 @@ USES: Final = (
     Use(TOPICS, "--create --topic {topic}", "TopicExistsException", 1),
     Use(TOPICS, "--create --topic {topic} --if-not-exists", r"^\s*$"),
     Use(TOPICS, "--create --topic a/b", "InvalidTopicException", 1),
-    Use(TOPICS, "--create --topic {topic}-3 --replication-factor 3",
+    Use(TOPICS, "--create --topic {topic}-3 --replication-factor 99",
         "InvalidReplicationFactorException", 1),
     Use(TOPICS, "--create --topic {topic}-placed --replica-assignment 1,1", "Created topic"),
     Use(TOPICS, "--alter --topic {topic} --partitions 1", "InvalidPartitionsException", 1),

@@ -34,6 +34,12 @@ CLIENT_CODECS = [
 TRANSACTIONAL = ("franz-go", "sarama", *OTHERS)
 
 
+@pytest.fixture(scope="session")
+def bootstrap(bootstrap: str) -> str:
+    """The address of one server; the clients find the others."""
+    return bootstrap.partition(",")[0]
+
+
 def of_clients(names: tuple[str, ...]) -> pytest.MarkDecorator:
     """Run a test with each of the clients."""
     marked = [pytest.param(name, marks=pytest.mark.peer(name)) for name in names]

@@ -1,6 +1,7 @@
 """Assignments: the broker of each partition, and the assignments that requests contain.
 
-Rule: a partition has one replica, so a valid assignment names exactly one known broker.
+Rule: a valid assignment names known brokers, as many for each partition. The first one leads the
+partition; there are no other replicas, as the storage has the copies.
 Must not know: requests, how brokers are chosen.
 """
 
@@ -17,22 +18,24 @@ class BrokerAssignment(Protocol):
 
 
 def are_assigned(assignments: Sequence[BrokerAssignment], broker_ids: Collection[int]) -> bool:
-    """Whether each assignment names one of these brokers, and no other."""
-    return all(
-        len(each.broker_ids) == 1 and each.broker_ids[0] in broker_ids for each in assignments
+    """Whether each assignment names some of these brokers, each once, and all as many."""
+    known, named = set(broker_ids), [each.broker_ids for each in assignments]
+    is_even = len(set(map(len, named))) <= 1
+    return is_even and all(
+        each and known.issuperset(each) and len(set(each)) == len(each) for each in named
     )
 
 
 def first_brokers(assignments: Sequence[BrokerAssignment]) -> list[int]:
-    """Return the broker of each assignment that names one."""
+    """Return the broker that is to lead each partition."""
     return [each.broker_ids[0] for each in assignments]
 
 
-def one_of(broker_ids: Collection[int]) -> str:
+def some_of(broker_ids: Collection[int]) -> str:
     """Return what an assignment is expected to name, for an error."""
     if len(broker_ids) == 1:
         return f"node {min(broker_ids)} alone, as no other broker is registered"
-    return f"one of the brokers {', '.join(map(str, sorted(broker_ids)))}"
+    return f"some of the brokers {', '.join(map(str, sorted(broker_ids)))}"
 
 
 def leaders_of(topic: Topic, node_id: int) -> Sequence[int]:

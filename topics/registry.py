@@ -208,8 +208,11 @@ class TopicRegistry:
         name = self.check_new_name(name)
         count = self.defaults.num_partitions if partitions == USE_DEFAULT else partitions
         check_partition_count(count)
-        if replication not in (USE_DEFAULT, 1):
-            raise InvalidReplicationFactor(f"replication factor {replication}, expected 1 or -1")
+        copies_max = 1 if self.placement is None else len(self.placement.broker_ids)
+        if replication != USE_DEFAULT and not 1 <= replication <= copies_max:
+            raise InvalidReplicationFactor(
+                f"replication factor {replication}, expected -1, or 1 to {copies_max}"
+            )
         record = TopicRecord(
             name, topic_id or self.new_id(), count, dict(configs or {}), self._clock.now_ms()
         )
@@ -287,7 +290,7 @@ class TopicRegistry:
             name: of the topic.
             partitions: how many.
             configs: settings of its own.
-            replication: 1 is all that there is.
+            replication: at most the number of brokers; the storage has the copies.
             assigned: the brokers that lead its partitions; None: any.
             has_one_leader: this broker leads all partitions, also those that are added.
             topic_id: what `new_id` has returned; None: a new one.

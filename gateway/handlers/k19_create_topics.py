@@ -27,7 +27,7 @@ from kledger.gateway.api_errors import (
     code_and_message_of,
     first_of_each,
 )
-from kledger.gateway.assignments import are_assigned, first_brokers, one_of
+from kledger.gateway.assignments import are_assigned, first_brokers, some_of
 from kledger.gateway.configs.config_entries import topic_entries
 from kledger.gateway.quotas.mutation_quota import MutationQuota
 from kledger.gateway.request_context import RequestContext
@@ -152,7 +152,7 @@ def _partition_count(context: RequestContext, asked: CreatableTopic) -> int:
     config = context.services.config
     if asked.assignments:
         return _assigned_partitions(asked, context.broker_ids)
-    replicas = asked.replication_factor
+    replicas, registered = asked.replication_factor, len(context.broker_ids)
     if replicas == 0 or replicas < USE_DEFAULT:
         raise InvalidReplicationFactor(
             "Replication factor must be larger than 0, or -1 to use the default value, "
@@ -161,10 +161,10 @@ def _partition_count(context: RequestContext, asked: CreatableTopic) -> int:
     is_default = asked.num_partitions == USE_DEFAULT
     count = config.num_partitions if is_default else asked.num_partitions
     check_partition_count(count)
-    if replicas > 1:
+    if replicas > registered:
         raise InvalidReplicationFactor(
             f"Unable to replicate the partition {replicas} time(s): The target replication factor "
-            f"of {replicas} cannot be reached because only 1 broker(s) are registered."
+            f"of {replicas} cannot be reached because only {registered} broker(s) are registered."
         )
     return count
 
@@ -182,6 +182,6 @@ def _assigned_partitions(asked: CreatableTopic, broker_ids: Collection[int]) -> 
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"The manual partition assignment: expected partitions 0 to {len(indexes) - 1}, each "
-            f"on {one_of(broker_ids)}",
+            f"on {some_of(broker_ids)}",
         )
     return len(indexes)

@@ -15,7 +15,7 @@ from kledger.gateway.api_errors import (
     code_and_message_of,
     first_of_each,
 )
-from kledger.gateway.assignments import are_assigned, first_brokers, one_of
+from kledger.gateway.assignments import are_assigned, first_brokers, some_of
 from kledger.gateway.quotas.mutation_quota import MutationQuota
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -79,7 +79,7 @@ async def _create(
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {added} additional partition(s). The manual partition assignment: "
-            f"expected as many, each on {one_of(broker_ids)}.",
+            f"expected as many, each on {some_of(broker_ids)}.",
         )
     quota.charge(added)
     if not validate_only:

@@ -1,8 +1,11 @@
 """CreateTopics; rows 28 and 31 of docs/SCENARIOS.md, and what Apache Kafka 4.3 answers."""
 
+from pathlib import Path
+
 import pytest
 
 from kledger.gateway.config import GatewayConfig
+from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -12,7 +15,7 @@ from kledger.gateway.wire.messages.k19_create_topics import (
 )
 from kledger.gateway.wire.primitives import ZERO_UUID
 from kledger.ledger.testing import FaultyEngine
-from tests.gateway.running import RunningGateway, running_gateway
+from tests.gateway.running import RunningGateway, running_brokers, running_gateway
 
 INVALID_TOPIC, EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION = 17, 36, 37, 38
 INVALID_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, STORAGE = 39, 40, 42, 56
@@ -130,6 +133,29 @@ async def test_row_31_assignments_number_the_partitions_in_any_order() -> None:
         (result,) = await create(gateway, new(assigned={1: [1], 0: [1], 2: [1]}))
         assert (0, 3, 1) == (result.error_code, result.num_partitions, result.replication_factor)
         assert {"t": 3} == counts(gateway)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "leaders"),
+    [
+        (new(partitions=2, replicas=2), ErrorCode.NONE, {1, 2}),
+        (new(partitions=2, replicas=3), INVALID_REPLICATION, None),
+        (new(assigned={0: [2, 1], 1: [2, 1]}), ErrorCode.NONE, {2}),
+        (new(assigned={0: [2, 1], 1: [2]}), INVALID_ASSIGNMENT, None),
+        (new(assigned={0: [2, 3]}), INVALID_ASSIGNMENT, None),
+    ],
+)
+async def test_row_31_a_topic_may_have_as_many_replicas_as_there_are_brokers(
+    tmp_path: Path, asked: CreatableTopic, code: int, leaders: set[int] | None
+) -> None:
+    """Apicurio and others ask for three if they see three; the storage has the copies."""
+    async with running_brokers(tmp_path) as (one, _):
+        (result,) = await create(one, asked)
+        topic = one.services.registry.get("t")
+        assert code == result.error_code
+        assert leaders == (None if topic is None else set(topic.record.leaders))
+        if topic is not None:
+            assert (2, 1) == (result.num_partitions, result.replication_factor)
 
 
 async def test_row_31_validate_only_makes_nothing_and_answers_as_if() -> None:
