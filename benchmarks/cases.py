@@ -19,12 +19,10 @@ Kind = Literal[
     "authorizer", "tls-produce", "tls-consume",
     "workers", "worker-restart", "compaction", "beside-compaction",
     "tier-file", "tier-s3", "slow-tier", "cluster-engine", "spark", "scale",
-    "cluster-broker", "nodes",
+    "cluster-broker", "cluster-start", "nodes",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
-COMPACTION_IO_BYTES_PER_S = 5_000_000
-"""The limit of a compaction beside clients: all is read twice, and written as far as it is kept."""
 OS, FSYNC = "kledger os", "kledger fsync"
 KAFKA, KAFKA_SYNC = "Kafka", "Kafka flush.messages=1"
 SUBJECTS = (OS, KAFKA, FSYNC, KAFKA_SYNC)
@@ -222,6 +220,9 @@ CASES = (
     Case(
         name="cluster-broker", kind="cluster-broker", client="raw", record_bytes=16_384,
         records=60_000, partitions=8, in_flight=512, seconds=10, subjects=(CLUSTER, FSYNC),
+    ),
+    Case(
+        name="cluster-start", kind="cluster-start", partitions=100_000, subjects=(CLUSTER,),
     ),
     Case(
         name="nodes", kind="nodes", record_bytes=100, records=400, partitions=1_000,

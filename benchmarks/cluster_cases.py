@@ -19,8 +19,10 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from benchmarks import clients
-from benchmarks.cases import FSYNC, Case
+from benchmarks.cases import CLUSTER, FSYNC, Case
 from benchmarks.clients import ClientFailed, Figures
+from benchmarks.exchange import exchanges
+from benchmarks.many_topics_cases import create, touch
 from benchmarks.own_server_cases import wait
 from benchmarks.testbed import Testbed, create_topic, measured, remove_tree
 from compat_tests.servers import ClusterServer, ClusterStores, NodesServer
@@ -33,6 +35,7 @@ _BUCKET = "benchmark"
 _SYNCING = {"fsync": "on", "full_page_writes": "on"}
 _TIMEOUT_S = 60.0
 _NODES = 6
+_PARTITIONS_PER_TOPIC = 100
 _OBJECT_BYTES = 100_000
 """More than goes into the database."""
 _PACE_S = 0.02
@@ -156,6 +159,33 @@ def cluster_broker(case: Case, subject: str, testbed: Testbed) -> Figures:
             }
         remove_tree(folder)
     return figures | _rates(case, found, usage.cpu_s)
+
+
+def cluster_start(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Stop and start a broker whose partitions have a record each."""
+    assert subject == CLUSTER
+    topics = case.partitions // _PARTITIONS_PER_TOPIC
+    folder = testbed.folder / "cluster-start"
+    with _stores(testbed) as made:
+        broker = _Broker(folder, made.stores.url, stores=made.stores)
+        with broker:
+            with exchanges(broker.bootstrap, 1) as (exchange,):
+                created_s = create(exchange, topics, partitions=_PARTITIONS_PER_TOPIC)
+                touch_s = touch(exchange, topics, partitions=_PARTITIONS_PER_TOPIC)
+            begun = time.monotonic()
+            broker.stop()
+            stop_s = time.monotonic() - begun
+            answer_s = broker.start()
+            cpu_s, rss = broker.cpu_seconds(), broker.rss_bytes()
+        remove_tree(folder)
+    return {
+        "create_s": created_s,
+        "touch_s": touch_s,
+        "stop_s": stop_s,
+        "answer_s": answer_s,
+        "answer_cpu_s": cpu_s,
+        "start_rss_mb": rss / _MB,
+    }
 
 
 def _round_trips(case: Case, bootstrap: str, topic: str, record_bytes: int) -> Figures:

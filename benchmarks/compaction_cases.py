@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from confluent_kafka import Producer
 
+import kledger.sync
 from benchmarks import clients
-from benchmarks.cases import COMPACTION_IO_BYTES_PER_S, KAFKA, Case
+from benchmarks.cases import KAFKA, Case
 from benchmarks.clients import Figures
 from benchmarks.own_server_cases import wait
-from benchmarks.testbed import Testbed, alter_brokers, alter_topic, create_topic
+from benchmarks.testbed import Testbed, alter_topic, create_topic
 from compat_tests.servers import KledgerServer, ServerProcess
 
 _MB = 1e6
@@ -27,10 +29,16 @@ _LOOK_S = 0.02
 _TIMEOUT_S = 1800.0
 _OURS = {"log.cleaner.enable": "false"}
 _KAFKAS = {"log.cleaner.backoff.ms": "50", "log.cleaner.dedupe.buffer.size": str(128 << 20)}
-_LIMIT = {"log.cleaner.io.max.bytes.per.second": str(COMPACTION_IO_BYTES_PER_S)}
+_CLEANING = {"log.cleaner.backoff.ms": "100"}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # The share of a log without anything clean is 1, which is not above 1.
 _KEPT_AWAY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
+_SEGMENTS = {"segment.bytes": str(64 << 20)}  # the last one is not compacted
+_SLOW_WINDOWS = 4
+"""How many times as long the log cleaner's compaction is watched, as it does less in that time."""
+_GROWTH_PERCENT = 40
+"""How much is appended to a topic so that its compaction gets to the second pass at once."""
+_CATCH_UP_S = 30.0
 
 
 def compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
@@ -52,12 +60,13 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
     """Send and fetch at a steady rate, before and during the compaction of another topic.
 
     Also beside a process that only computes, with the priority of a compaction: what any process
-    costs on as few cores; and during one whose reads and writes are limited.
+    costs on as few cores; and during a compaction by the log cleaner, which nobody waits for.
     """
-    with testbed.own_server(subject, is_native=True, settings=_OURS) as server:
+    with testbed.own_server(subject, is_native=True, settings=_CLEANING) as server:
         assert isinstance(server, KledgerServer)
         server.start()
-        topic, limited = (_filled_topic(case, subject, server) for _ in range(2))
+        topic = _filled_topic(case, subject, server)
+        cleaned = _filled_topic(case, subject, server, _SEGMENTS)
         place = [
             "--bootstrap",
             server.bootstrap,
@@ -66,12 +75,9 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
         ]
         with clients.running_program("paced_load", *place) as load:
             wait(_SETTLE_S)
-            begin_s = time.monotonic()
-            wait(case.seconds)
-            windows = {"without": (begin_s, time.monotonic()), "busy": _busy(case.seconds)}
+            windows = {"without": _window(case.seconds), "busy": _busy(case.seconds)}
             windows["beside"] = _compact(server, topic)
-            alter_brokers(server.bootstrap, _LIMIT)
-            windows["limited"] = _compact(server, limited)
+            windows["cleaner"], windows["cleaner_copying"] = _clean(case, server, cleaned)
             found = clients.answer(load, json.dumps(windows), timeout_s=_TIMEOUT_S)
     figures = {
         f"{name}_{when}": value for when, each in found.items() for name, value in each.items()
@@ -79,11 +85,10 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
     for who in ("produce", "fetch"):
         p99_ms = figures[f"{who}_p99_ms_without"]
         figures[f"{who}_p99_ratio"] = figures[f"{who}_p99_ms_beside"] / p99_ms
-        for when in ("busy", "limited"):
+        for when in ("busy", "cleaner", "cleaner_copying"):
             figures[f"{who}_p99_{when}_ratio"] = figures[f"{who}_p99_ms_{when}"] / p99_ms
-    for name, when in (("mb_per_s", "beside"), ("limited_mb_per_s", "limited")):
-        begin_s, end_s = windows[when]
-        figures[name] = case.payload_bytes / _MB / (end_s - begin_s)
+    begin_s, end_s = windows["beside"]
+    figures["mb_per_s"] = case.payload_bytes / _MB / (end_s - begin_s)
     return figures
 
 
@@ -92,20 +97,52 @@ def _busy(seconds: float) -> tuple[float, float]:
     with clients.running_program("busy_process") as program:
         assert program.stdout is not None
         program.stdout.readline()
-        begin_s = time.monotonic()
-        wait(seconds)
-        return begin_s, time.monotonic()
+        return _window(seconds)
 
 
-def _filled_topic(case: Case, subject: str, server: ServerProcess) -> str:
+def _clean(
+    case: Case, server: KledgerServer, topic: str
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Let the log cleaner compact a topic; return a time of the first pass, and one of the second.
+
+    The topic grows in between: the cleaner hurries until it has done as large a share of its work.
+    """
+    wait(_SETTLE_S)
+    with kledger.sync.connect(f"kledger://{server.native_address}") as client:
+        alter_topic(server.bootstrap, topic, {"min.cleanable.dirty.ratio": "0"})
+        wait(_SETTLE_S)
+        reading = _window(_SLOW_WINDOWS * case.seconds)
+        _fill(case, server, topic, case.records * _GROWTH_PERCENT // 100)
+        wait(_CATCH_UP_S)
+        copying = _window(_SLOW_WINDOWS * case.seconds)
+        state = client.compaction_status(topic).state
+        if state != "running":
+            raise clients.ClientFailed(f"the compaction of {topic} is {state}: too few records")
+    return reading, copying
+
+
+def _window(seconds: float) -> tuple[float, float]:
+    """Let time pass; return when that began and ended."""
+    begin_s = time.monotonic()
+    wait(seconds)
+    return begin_s, time.monotonic()
+
+
+def _filled_topic(
+    case: Case, subject: str, server: ServerProcess, config: Mapping[str, str] | None = None
+) -> str:
     """Write all records, and wait until they are on the disk."""
-    topic = create_topic(subject, server.bootstrap, 1, config=_KEPT_AWAY)
-    words = ["--records", str(case.records), "--record-bytes", str(case.record_bytes)]
-    words += ["--duplicates-percent", str(case.duplicates_percent)]
-    clients.program("keyed_load", server.bootstrap, topic, *words)
+    topic = create_topic(subject, server.bootstrap, 1, config={**_KEPT_AWAY, **(config or {})})
+    _fill(case, server, topic, case.records)
     os.sync()
     wait(_SETTLE_S)
     return topic
+
+
+def _fill(case: Case, server: ServerProcess, topic: str, records: int) -> None:
+    words = ["--records", str(records), "--record-bytes", str(case.record_bytes)]
+    words += ["--duplicates-percent", str(case.duplicates_percent)]
+    clients.program("keyed_load", server.bootstrap, topic, *words)
 
 
 def _compact(server: ServerProcess, topic: str) -> tuple[float, float]:

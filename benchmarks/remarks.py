@@ -59,12 +59,8 @@ _PRIORITY = (
 )
 _BESIDE = (
     "At full speed a compaction keeps both cores busy, and the client waits for one as well as the"
-    " server; a trace found what could be spared (decision 0024). The rows with limited I/O show"
-    " what `log.cleaner.io.max.bytes.per.second` changes"
-)
-_BESIDE_LIMITED = (
-    "With `fsync` each record takes two more threads, and its sync covers what the compaction has"
-    " written meanwhile; fewer and larger groups did not change it (decision 0024)"
+    " server; a trace found what could be spared (decision 0024). It has this speed when a user"
+    " asks for it, when nobody appends, and when a partition grows fast"
 )
 _PUBLISH = (
     "A publish is a send that also counts for flow control and flush, chooses its channel, and"
@@ -128,10 +124,6 @@ REMARKS: dict[tuple[str, str, str], str] = {
         ("beside-compaction", f"{who}_p99_ratio", subject): _BESIDE
         for who in ("produce", "fetch")
         for subject in (OS, FSYNC)
-    },
-    **{
-        ("beside-compaction", f"{who}_p99_limited_ratio", FSYNC): _BESIDE_LIMITED
-        for who in ("produce", "fetch")
     },
     **{
         (case, f"{query}_mb_per_s", SPARK_SOURCE): _SPARK

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
-from benchmarks.cases import COMPACTION_IO_BYTES_PER_S, Case
+from benchmarks.cases import Case
 from benchmarks.remarks import REMARKS
 from benchmarks.results import Results
 from benchmarks.targets import Verdict, judge
@@ -23,6 +23,7 @@ _UNITS = {
     "cpu_us_per_record": "server CPU µs/record", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
     "p999_ms": "p99.9 ms", "start_s": "start s", "idle_rss_mb": "idle memory MB",
     "rss_mb": "memory MB", "rss_loaded_mb": "memory after load MB", "answer_s": "first answer s",
+    "answer_cpu_s": "server CPU until then s", "stop_s": "stopped with all open s",
     "ready_s": "log readable s", "cpu_percent": "CPU % of a core",
     "cpu_percent_without": "CPU % without them", "kb_each": "memory KB each",
     "parking_us_per_partition": "CPU µs to park a partition",
@@ -95,7 +96,7 @@ _UNITS = {
         f"{who}_{share}_ms_{when}": f"{whose} {words} ms {then}"
         for when, then in (
             ("without", "before"), ("busy", "beside a busy process"), ("beside", "meanwhile"),
-            ("limited", "with limited I/O"),
+            ("cleaner", "while the log cleaner reads"), ("cleaner_copying", "while it copies"),
         )
         for who, whose in (("produce", "producer's"), ("fetch", "consumer's"))
         for share, words in (
@@ -116,9 +117,13 @@ _UNITS = {
     "fetch_p99_ratio": "consumer's p99, meanwhile / before",
     "produce_p99_busy_ratio": "producer's p99, beside a busy process / before",
     "fetch_p99_busy_ratio": "consumer's p99, beside a busy process / before",
-    "produce_p99_limited_ratio": "producer's p99, with limited I/O / before",
-    "fetch_p99_limited_ratio": "consumer's p99, with limited I/O / before",
-    "limited_mb_per_s": "MB/s, with limited I/O",
+    **{
+        f"{who}_p99_{when}_ratio": f"{whose} p99, {words} / before"
+        for who, whose in (("produce", "producer's"), ("fetch", "consumer's"))
+        for when, words in (
+            ("cleaner", "while the log cleaner reads"), ("cleaner_copying", "while it copies"),
+        )
+    },
 }  # fmt: skip
 _NATIVE_WORK = {
     "native-produce": "sent one by one, without a task for each, at most 5,000 under way",
@@ -187,6 +192,8 @@ _WORK = {
     " on the same machine, beside one on disk: {case.records:,} batches of {case.record_bytes:,} B"
     " into {case.partitions} partitions over a bare socket, {case.in_flight} in flight; before"
     " that, round trips of single records of 1 KB (inline) and of 100 KB (object)",
+    "cluster-start": "a server without a disk with {case.partitions:,} partitions of a record each"
+    " is stopped, while all are open, and started, until it answers a Metadata request",
     "nodes": "three servers over the same: {case.records} transactions of one record each; then,"
     " with {case.partitions:,} partitions, a server is stopped, started and killed, beside a"
     " producer of 50 records/s into each of 12 partitions (stall: the longest wait for an"
@@ -202,8 +209,9 @@ _WORK = {
     "beside-compaction": "500 records of 100 B a second, from the time at which each is due to the"
     " acknowledgement and to a consumer that waits, before and during the compaction of {gib:.1f}"
     " GiB in another topic, {case.duplicates_percent} % of it duplicates, beside a process that"
-    " only computes, with the priority of a compaction, and during another compaction that reads"
-    f" and writes at most {COMPACTION_IO_BYTES_PER_S / 1e6:g} MB a second together",
+    " only computes, with the priority of a compaction, and during a compaction by the log cleaner,"
+    " which nobody waits for: at its beginning, while it reads, and in its second pass, while it"
+    " reads and writes",
     "cursor-holes": "every second entry acknowledged with one cursor, {case.records:,} of them,"
     " `cursor_ranges_max` {case.ranges_max:,}",
 }

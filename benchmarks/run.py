@@ -65,6 +65,7 @@ _MEASURES: dict[str, _Measure] = {
     "slow-tier": ledger_cases.slow_tier,
     "cluster-engine": ledger_cases.cluster_engine,
     "cluster-broker": cluster_cases.cluster_broker,
+    "cluster-start": cluster_cases.cluster_start,
     "nodes": cluster_cases.nodes,
     "native-produce": native_cases.load,
     "native-consume": native_cases.load,
@@ -84,7 +85,7 @@ _MEASURES: dict[str, _Measure] = {
 _ROUNDS_OF_KIND = {
     "idle-connections": 1, "idle-fetches": 1, "space": 1, "many-ledgers": 1, "cursor-holes": 1,
     "many-topics": 1, "worker-restart": 1, "idle-partitions": 1, "beside-compaction": 1,
-    "scale": 1, "nodes": 1,
+    "scale": 1, "nodes": 1, "cluster-start": 1,
 }  # fmt: skip
 _SHARED_KINDS = {"produce", "consume", "request", "round-trip", "latency"}
 

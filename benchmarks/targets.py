@@ -207,11 +207,12 @@ def _compaction_and_tables() -> Iterator[Target]:
             yield _rate(what, f"compaction-{size}-{percent}", 0.5)
     for subject in (OS, FSYNC):
         for who, whose in (("produce", "producer"), ("fetch", "consumer")):
-            what = f"p99 of a {whose} during the compaction of 1 GiB / before"
             name = "beside-compaction"
+            for when, words in (("cleaner", "reads"), ("cleaner_copying", "copies")):
+                what = f"p99 of a {whose} while the log cleaner {words} 1 GiB / before"
+                yield _plain(what, name, f"{who}_p99_{when}_ratio", 1.5, "", subject=subject)
+            what = f"p99 of a {whose} during a compaction of 1 GiB at full speed / before"
             yield _plain(what, name, f"{who}_p99_ratio", 1.5, "", subject=subject)
-            what = f"p99 of a {whose} during one of 1 GiB with limited I/O / before"
-            yield _plain(what, name, f"{who}_p99_limited_ratio", 1.5, "", subject=subject)
     yield Target(
         what="a table view loads 1,000,000 keys", case="table-view", figure="records_per_s",
         subject=EMBEDDED, against=None, limit=300_000, better="higher", unit=" records/s",
@@ -269,6 +270,8 @@ def _cluster_broker() -> Iterator[Target]:
         ("PUTs per GiB of records", "puts_per_gib", 250.0, ""),
     ):
         yield _plain(what, name, figure, limit, unit, subject=CLUSTER)
+    what = "a server without a disk starts with 100,000 partitions"
+    yield _plain(what, "cluster-start", "answer_s", 3, " s", subject=CLUSTER)
 
 
 def _nodes() -> Iterator[Target]:

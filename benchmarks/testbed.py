@@ -170,26 +170,12 @@ def create_topic(
 
 def alter_topic(bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
     """Set some configs of a topic."""
-    _alter(_admin(bootstrap), ResourceType.TOPIC, topic, config)
-
-
-def alter_brokers(bootstrap: str, config: Mapping[str, str]) -> None:
-    """Set some configs of each broker."""
-    admin = _admin(bootstrap)
-    for broker in admin.list_topics(timeout=_ADMIN_TIMEOUT_S).brokers:
-        _alter(admin, ResourceType.BROKER, str(broker), config)
-
-
-def _admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
-
-
-def _alter(admin: AdminClient, kind: ResourceType, name: str, config: Mapping[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     entries = [
         ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         for key, value in config.items()
     ]
-    resource = ConfigResource(kind, name, incremental_configs=entries)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(_ADMIN_TIMEOUT_S)
 
 
