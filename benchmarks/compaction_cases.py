@@ -34,6 +34,8 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # The share of a log without anything clean is 1, which is not above 1.
 _KEPT_AWAY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
 _SEGMENTS = {"segment.bytes": str(64 << 20)}  # the last one is not compacted
+_CALM_S = 10.0
+"""How long the disk may still be busy with what has filled the topics."""
 _SLOW_WINDOWS = 4
 """How many times as long the log cleaner's compaction is watched, as it does less in that time."""
 _GROWTH_PERCENT = 40
@@ -74,8 +76,8 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
             create_topic(subject, server.bootstrap, 1),
         ]
         with clients.running_program("paced_load", *place) as load:
-            wait(_SETTLE_S)
-            windows = {"without": _window(case.seconds), "busy": _busy(case.seconds)}
+            wait(_CALM_S)
+            windows = {"without": _window(3 * case.seconds), "busy": _busy(case.seconds)}
             windows["beside"] = _compact(server, topic)
             windows["cleaner"], windows["cleaner_copying"] = _clean(case, server, cleaned)
             found = clients.answer(load, json.dumps(windows), timeout_s=_TIMEOUT_S)
@@ -108,16 +110,16 @@ def _clean(
     The topic grows in between: the cleaner hurries until it has done as large a share of its work.
     """
     wait(_SETTLE_S)
+    alter_topic(server.bootstrap, topic, {"min.cleanable.dirty.ratio": "0"})
+    wait(_SETTLE_S)
+    reading = _window(_SLOW_WINDOWS * case.seconds)
+    _fill(case, server, topic, case.records * _GROWTH_PERCENT // 100)
+    wait(_CATCH_UP_S)
+    copying = _window(_SLOW_WINDOWS * case.seconds)
     with kledger.sync.connect(f"kledger://{server.native_address}") as client:
-        alter_topic(server.bootstrap, topic, {"min.cleanable.dirty.ratio": "0"})
-        wait(_SETTLE_S)
-        reading = _window(_SLOW_WINDOWS * case.seconds)
-        _fill(case, server, topic, case.records * _GROWTH_PERCENT // 100)
-        wait(_CATCH_UP_S)
-        copying = _window(_SLOW_WINDOWS * case.seconds)
         state = client.compaction_status(topic).state
-        if state != "running":
-            raise clients.ClientFailed(f"the compaction of {topic} is {state}: too few records")
+    if state != "running":
+        raise clients.ClientFailed(f"the compaction of {topic} is {state}: too few records")
     return reading, copying
 
 

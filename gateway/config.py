@@ -118,7 +118,7 @@ class GatewayConfig:
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_io_max_bytes_per_second: float = sys.float_info.max
     """What all compactions together read and write in a second; the default is no limit."""
-    log_cleaner_slow_bytes_per_second: int = 2_000_000
+    log_cleaner_slow_bytes_per_second: int = 500_000
     """What compactions that nobody has asked for read and write in a second while clients append.
     They are faster if they would not keep up with what is appended, or take hours."""
     log_cleaner_dedupe_buffer_size: int = 64 * MIB
