@@ -4,7 +4,7 @@ import pytest
 
 from kledger.ledger import Position
 from kledger.topics.compaction.cleaner_plan import Cleaning
-from kledger.topics.compaction.cleaning_pace import ROUND_MS_MAX, CleaningPace
+from kledger.topics.compaction.cleaning_pace import AHEAD_SHARE, ROUND_MS_MAX, CleaningPace
 
 HORIZON = Position(1, 1)
 ROUND = (Cleaning(HORIZON, 1_000, 2_000), Cleaning(HORIZON, 3_000, 4_000))
@@ -31,6 +31,17 @@ def test_the_share_that_is_done_is_not_below_what_has_come_and_the_time_that_has
     pace = CleaningPace(ROUND)
     found = pace.may_be_slow(done_bytes=done, appended_bytes=appended, passed_ms=passed_ms)
     assert may_be_slow == found
+
+
+def test_what_falls_behind_hurries_until_it_is_ahead() -> None:
+    pace = CleaningPace(ROUND)
+
+    def may_be_slow(done_share: float) -> bool:
+        done = round(done_share * 30_000)
+        return pace.may_be_slow(done_bytes=done, appended_bytes=1_000, passed_ms=0)
+
+    shares = [0.25, 0.24, 0.25, 0.25 + AHEAD_SHARE / 2, 0.25 + AHEAD_SHARE, 0.26, 0.24]
+    assert [True, False, False, False, True, True, False] == [*map(may_be_slow, shares)]
 
 
 def test_a_record_that_has_waited_too_long_makes_the_round_fast() -> None:
