@@ -1,14 +1,15 @@
-"""Concurrent work: two steps at the same time, which end together.
+"""Concurrent work: two steps at the same time, which end together, or many, some at a time.
 
-Rule: no step is left running when it returns. If one step fails, or the caller is cancelled, the
-other step is cancelled and awaited.
+Rule: of two steps none is left running: if one step fails, or the caller is cancelled, the other
+step is cancelled and awaited. Of many, no further ones begin once one has failed.
 Must not know: what the steps do.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NoReturn, TypeVar
 
+Item = TypeVar("Item")
 First = TypeVar("First")
 Second = TypeVar("Second")
 Result = TypeVar("Result")
@@ -40,6 +41,19 @@ async def run_both(
         if not each.cancelled():
             each.result()  # raises what has ended both
     return tasks[0].result(), tasks[1].result()
+
+
+async def run_some_at_a_time(
+    step: Callable[[Item], Awaitable[Result]], items: Sequence[Item], together_max: int
+) -> list[Result]:
+    """Run a step for each item, so many at the same time; return what they return, in order.
+
+    Those of one time often share a commit. Raises what the first one raises that fails.
+    """
+    results: list[Result] = []
+    for start in range(0, len(items), together_max):
+        results += await asyncio.gather(*map(step, items[start : start + together_max]))
+    return results
 
 
 async def run_until(work: Awaitable[Result], end: Awaitable[Result]) -> Result:

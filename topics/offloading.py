@@ -7,7 +7,6 @@ the next round, and the reason is in the status and in the log.
 Must not know: clients, how a ledger is copied.
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from uuid import UUID
 
 from kledger.ledger import LedgerError, LedgerInfo, LedgerStore, Position
 from kledger.runtime.clock import Clock
+from kledger.runtime.concurrent_work import run_some_at_a_time
 from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.errors import NoTier, OffloadRunning, TopicsError
@@ -191,9 +191,7 @@ class Offloading:
         if self._registry.tier is None:
             return
         topics = [topic for topic in self._registry.all() if not self._is_running(topic)]
-        for start in range(0, len(topics), TOPICS_TOGETHER_MAX):
-            some = topics[start : start + TOPICS_TOGETHER_MAX]
-            await asyncio.gather(*(self._run_due(topic) for topic in some))
+        await run_some_at_a_time(self._run_due, topics, TOPICS_TOGETHER_MAX)
 
     async def _run_due(self, topic: Topic) -> None:
         round_ = _Round()

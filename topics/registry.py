@@ -7,7 +7,6 @@ A deleted topic has another record until everything it has left is removed.
 Must not know: requests, records.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from uuid import UUID
 from kledger.ledger import LedgerError, LedgerStore, TableStore
 from kledger.ledger.record_table import RecordChange, RecordTable, submit_together
 from kledger.runtime.clock import Clock, SystemClock
+from kledger.runtime.concurrent_work import run_some_at_a_time
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.listeners import Listener, Listeners
 from kledger.runtime.tasks import Supervisor
@@ -40,6 +40,7 @@ from kledger.topics.errors import (
 from kledger.topics.leader_epoch import raise_leader_epoch
 from kledger.topics.namespaces import Namespaces, unknown_namespace
 from kledger.topics.partition.leader_epoch_state import FIRST_EPOCH
+from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.partition_tier import Tier
 from kledger.topics.partition.records import TOPIC_ROWS, TopicRecord
 from kledger.topics.partition.results import from_ledger_error
@@ -607,9 +608,7 @@ class TopicRegistry:
             idle += [(topic, index) for index in topic.idle_partitions(rounds)]
             if number % TOPICS_PER_TICK_MAX == 0:
                 await self._clock.sleep(0)
-        for start in range(0, len(idle), CLOSED_TOGETHER_MAX):
-            some = idle[start : start + CLOSED_TOGETHER_MAX]
-            await asyncio.gather(*(_close_idle(topic, index) for topic, index in some))
+        await run_some_at_a_time(_close_idle, idle, CLOSED_TOGETHER_MAX)
         if idle:
             self.idle_closed.notify()
         return len(idle)
@@ -622,9 +621,7 @@ class TopicRegistry:
         """Close all partitions, some together; idempotent. The store stays open."""
         async with self._changing:
             logs = [log for topic in self.all() for log in topic.retire()]
-            for start in range(0, len(logs), CLOSED_TOGETHER_MAX):
-                some = logs[start : start + CLOSED_TOGETHER_MAX]
-                await asyncio.gather(*(log.close() for log in some))
+            await run_some_at_a_time(PartitionLog.close, logs, CLOSED_TOGETHER_MAX)
         await self._supervisor.close()
 
     def _expect(self, name: str) -> Topic:
@@ -739,7 +736,8 @@ def check_partition_count(count: int, minimum: int = 1) -> None:
         raise InvalidPartitions(f"{count} partitions, expected {minimum} to {PARTITIONS_MAX}")
 
 
-async def _close_idle(topic: Topic, index: int) -> None:
+async def _close_idle(partition: tuple[Topic, int]) -> None:
+    topic, index = partition
     try:
         await topic.close_partition(index, only_if_idle=True)
     except TopicsError as error:

@@ -15,8 +15,8 @@ Version notes:
   of transaction.version 2. Those never send it: Produce 12 adds partitions implicitly.
 """
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from kledger.gateway.api_errors import without_fencing
 from kledger.gateway.coordinator.coordinator_shards_state import OFFSETS_TOPIC
@@ -33,6 +33,7 @@ from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from kledger.offsets import TopicPartition
+from kledger.runtime.concurrent_work import run_some_at_a_time
 from kledger.security.acl_state import Operation, ResourceType
 
 KEY = 24
@@ -51,17 +52,18 @@ async def handle(
 ) -> AddPartitionsToTxnResponse:
     """Add partitions, or verify that they were added."""
     if context.version >= BATCHED_SINCE:
-        results: list[AddPartitionsToTxnResult] = []
-        for start in range(0, len(request.transactions), TRANSACTIONS_TOGETHER_MAX):
-            some = request.transactions[start : start + TRANSACTIONS_TOGETHER_MAX]
-            found = await asyncio.gather(*(_one(context, one) for one in some))
-            results += [
+        transactions = request.transactions
+        found = await run_some_at_a_time(
+            partial(_one, context), transactions, TRANSACTIONS_TOGETHER_MAX
+        )
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
                 AddPartitionsToTxnResult(
                     transactional_id=one.transactional_id, topic_results=topic_results
                 )
-                for one, topic_results in zip(some, found, strict=True)
+                for one, topic_results in zip(transactions, found, strict=True)
             ]
-        return AddPartitionsToTxnResponse(results_by_transaction=results)
+        )
     one = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,

@@ -14,7 +14,7 @@ Version notes:
 - v2 says which version of the protocol ended the transaction; a marker is the same in both.
 """
 
-import asyncio
+from functools import partial
 
 from kledger.gateway.coordinator.transactions.txn_markers import Refused, TransactionMarkers
 from kledger.gateway.request_context import RequestContext
@@ -28,6 +28,7 @@ from kledger.gateway.wire.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kledger.offsets import TopicPartition
+from kledger.runtime.concurrent_work import run_some_at_a_time
 from kledger.topics import TransactionEnd
 
 KEY = 27
@@ -46,10 +47,9 @@ async def handle(
     """Write the markers of each transaction."""
     services = context.services
     markers = TransactionMarkers(services.registry, services.groups.offsets)
-    results: list[WritableTxnMarkerResult] = []
-    for start in range(0, len(request.markers), MARKERS_TOGETHER_MAX):
-        some = request.markers[start : start + MARKERS_TOGETHER_MAX]
-        results += await asyncio.gather(*(_one(markers, one) for one in some))
+    results = await run_some_at_a_time(
+        partial(_one, markers), request.markers, MARKERS_TOGETHER_MAX
+    )
     return WriteTxnMarkersResponse(markers=results)
 
 

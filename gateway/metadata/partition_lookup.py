@@ -6,13 +6,13 @@ passes: the next one tries to open it again.
 Must not know: requests, what is done with logs.
 """
 
-import asyncio
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.runtime.concurrent_work import run_some_at_a_time
 from kledger.topics import PartitionLog, Topic, TopicRegistry, TopicsError, UnknownTopic
 
 UnopenedPartition: TypeAlias = tuple[Topic, int]
@@ -81,15 +81,14 @@ async def open_partitions(
         else:
             logs[topic, index] = log
 
-    async def open_one(topic: Topic, index: int) -> None:
+    async def open_one(partition: UnopenedPartition) -> None:
+        topic, index = partition
         try:
-            logs[topic, index] = await topic.open_partition(index)
+            logs[partition] = await topic.open_partition(index)
         except TopicsError as error:
-            logs[topic, index] = error
+            logs[partition] = error
 
-    for start in range(0, len(missing), CONCURRENT_OPENS_MAX):
-        some = missing[start : start + CONCURRENT_OPENS_MAX]
-        await asyncio.gather(*(open_one(*each) for each in some))
+    await run_some_at_a_time(open_one, missing, CONCURRENT_OPENS_MAX)
     return logs
 
 

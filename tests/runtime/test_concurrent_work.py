@@ -1,4 +1,4 @@
-"""Two steps at the same time: both end, whatever ends them."""
+"""Steps at the same time: two both end, whatever ends them; of many, some run at a time."""
 
 import asyncio
 import gc
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kledger.runtime.concurrent_work import run_both, run_until
+from kledger.runtime.concurrent_work import run_both, run_some_at_a_time, run_until
 
 
 class Step:
@@ -164,3 +164,31 @@ async def test_what_work_raises_while_it_is_ended_is_raised() -> None:
     end.release.set()
     with pytest.raises(ValueError, match="not closed"):
         await run_until(work(), end.run())
+
+
+async def test_some_run_at_a_time_and_all_return_in_order() -> None:
+    running, most = 0, 0
+
+    async def double(number: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return 2 * number
+
+    assert [0, 2, 4, 6, 8] == await run_some_at_a_time(double, range(5), 2)
+    assert 2 == most
+
+
+async def test_after_a_failure_no_more_begin() -> None:
+    begun: list[int] = []
+
+    async def fail_at_one(number: int) -> None:
+        begun.append(number)
+        if number == 1:
+            raise ValueError("one")
+
+    with pytest.raises(ValueError, match="one"):
+        await run_some_at_a_time(fail_at_one, range(6), 2)
+    assert [0, 1] == begun
