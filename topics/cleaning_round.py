@@ -17,6 +17,9 @@ from kledger.topics.compaction.cleaning_pace import CleaningPace
 from kledger.topics.io_throttle import IoThrottle
 from kledger.topics.topic import Topic
 
+LOOK_MS = 100
+"""How often a round looks at most how far its partitions have grown."""
+
 
 @dataclass(frozen=True, slots=True)
 class DuePartition:
@@ -63,18 +66,28 @@ class CleaningRound:
         self._begun_ms = clock.monotonic_ms()
         self._pace = CleaningPace([each.cleaning for each in due])
         self._growths = [_Growth(each.ledger) for each in due]
+        self._appended_bytes = 0
+        self._look_at_ms = self._begun_ms
 
     def _bytes_per_second(self) -> float:
+        now_ms = self._clock.monotonic_ms()
         is_slow = (
             not self._store.is_idle()
             and not self._is_awaited()
             and self._pace.may_be_slow(
                 done_bytes=self.throttle.taken_bytes,
-                appended_bytes=sum(each.bytes() for each in self._growths),
-                passed_ms=self._clock.monotonic_ms() - self._begun_ms,
+                appended_bytes=self._appended(now_ms),
+                passed_ms=now_ms - self._begun_ms,
             )
         )
         return self._slow_bytes_per_second() if is_slow else math.inf
+
+    def _appended(self, now_ms: int) -> int:
+        """Return what was appended to all partitions, which may be many, so it looks seldom."""
+        if now_ms >= self._look_at_ms:
+            self._look_at_ms = now_ms + LOOK_MS
+            self._appended_bytes = sum(each.bytes() for each in self._growths)
+        return self._appended_bytes
 
 
 class _Growth:
