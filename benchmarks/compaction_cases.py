@@ -19,7 +19,7 @@ import kledger.sync
 from benchmarks import clients
 from benchmarks.cases import KAFKA, Case
 from benchmarks.clients import Figures
-from benchmarks.own_server_cases import wait
+from benchmarks.own_server_cases import wait, window
 from benchmarks.testbed import Testbed, alter_topic, create_topic
 from compat_tests.servers import KledgerServer, ServerProcess
 
@@ -77,7 +77,7 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
         ]
         with clients.running_program("paced_load", *place) as load:
             wait(_CALM_S)
-            windows = {"without": _window(3 * case.seconds), "busy": _busy(case.seconds)}
+            windows = {"without": window(3 * case.seconds), "busy": _busy(case.seconds)}
             windows["beside"] = _compact(server, topic)
             windows["cleaner"], windows["cleaner_copying"] = _clean(case, server, cleaned)
             found = clients.answer(load, json.dumps(windows), timeout_s=_TIMEOUT_S)
@@ -99,7 +99,7 @@ def _busy(seconds: float) -> tuple[float, float]:
     with clients.running_program("busy_process") as program:
         assert program.stdout is not None
         program.stdout.readline()
-        return _window(seconds)
+        return window(seconds)
 
 
 def _clean(
@@ -112,22 +112,15 @@ def _clean(
     wait(_SETTLE_S)
     alter_topic(server.bootstrap, topic, {"min.cleanable.dirty.ratio": "0"})
     wait(_SETTLE_S)
-    reading = _window(_SLOW_WINDOWS * case.seconds)
+    reading = window(_SLOW_WINDOWS * case.seconds)
     _fill(case, server, topic, case.records * _GROWTH_PERCENT // 100)
     wait(_CATCH_UP_S)
-    copying = _window(_SLOW_WINDOWS * case.seconds)
+    copying = window(_SLOW_WINDOWS * case.seconds)
     with kledger.sync.connect(f"kledger://{server.native_address}") as client:
         state = client.compaction_status(topic).state
     if state != "running":
         raise clients.ClientFailed(f"the compaction of {topic} is {state}: too few records")
     return reading, copying
-
-
-def _window(seconds: float) -> tuple[float, float]:
-    """Let time pass; return when that began and ended."""
-    begin_s = time.monotonic()
-    wait(seconds)
-    return begin_s, time.monotonic()
 
 
 def _filled_topic(

@@ -37,6 +37,13 @@ def wait(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
+def window(seconds: float) -> tuple[float, float]:
+    """Let time pass; return when that began and ended."""
+    begin_s = time.monotonic()
+    wait(seconds)
+    return begin_s, time.monotonic()
+
+
 def start(case: Case, subject: str, testbed: Testbed) -> Figures:
     """Start on an empty folder; then look at the memory of the idle process."""
     with testbed.own_server(subject) as server:

@@ -13,6 +13,11 @@ from benchmarks.remarks import REMARKS
 from benchmarks.results import Results
 from benchmarks.targets import Verdict, judge
 
+_CLIENTS = {"produce": "producer's", "fetch": "consumer's"}
+_BESIDE_COMPACTION = {
+    "busy": "beside a busy process", "cleaner": "while the log cleaner reads",
+    "cleaner_copying": "while it copies",
+}  # fmt: skip
 _BESIDE_TIER = {
     "append": "append", "tail_read": "read of it", "primary_read": "read from the files",
 }  # fmt: skip
@@ -95,10 +100,9 @@ _UNITS = {
     **{
         f"{who}_{share}_ms_{when}": f"{whose} {words} ms {then}"
         for when, then in (
-            ("without", "before"), ("busy", "beside a busy process"), ("beside", "meanwhile"),
-            ("cleaner", "while the log cleaner reads"), ("cleaner_copying", "while it copies"),
+            ("without", "before"), ("beside", "meanwhile"), *_BESIDE_COMPACTION.items(),
         )
-        for who, whose in (("produce", "producer's"), ("fetch", "consumer's"))
+        for who, whose in _CLIENTS.items()
         for share, words in (
             ("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"),
             ("p99_second", "p99 of the median second,"),
@@ -115,14 +119,10 @@ _UNITS = {
     },
     "produce_p99_ratio": "producer's p99, meanwhile / before",
     "fetch_p99_ratio": "consumer's p99, meanwhile / before",
-    "produce_p99_busy_ratio": "producer's p99, beside a busy process / before",
-    "fetch_p99_busy_ratio": "consumer's p99, beside a busy process / before",
     **{
-        f"{who}_p99_{when}_ratio": f"{whose} p99, {words} / before"
-        for who, whose in (("produce", "producer's"), ("fetch", "consumer's"))
-        for when, words in (
-            ("cleaner", "while the log cleaner reads"), ("cleaner_copying", "while it copies"),
-        )
+        f"{who}_p99_{when}_ratio": f"{whose} p99, {then} / before"
+        for who, whose in _CLIENTS.items()
+        for when, then in _BESIDE_COMPACTION.items()
     },
 }  # fmt: skip
 _NATIVE_WORK = {

@@ -18,7 +18,7 @@ from benchmarks.cases import Case
 from benchmarks.clients import ClientFailed, Figures
 from benchmarks.exchange import exchanges
 from benchmarks.many_topics_cases import create, touch, wait_until_listed
-from benchmarks.own_server_cases import cpu_percent, wait
+from benchmarks.own_server_cases import cpu_percent, wait, window
 from benchmarks.testbed import Testbed, create_topic
 from compat_tests.servers import KledgerServer
 
@@ -50,7 +50,7 @@ def scale(case: Case, subject: str, testbed: Testbed) -> Figures:
         paced = [*target, "--topic", create_topic(subject, server.bootstrap, 1)]
         with clients.running_program("paced_load", *paced) as load:
             wait(_SETTLE_S)
-            windows = {"without": _window(case.seconds)}
+            windows = {"without": window(case.seconds)}
             with exchanges(server.bootstrap, 1) as (exchange,):
                 figures["create_s"] = create(exchange, topics, partitions=_PARTITIONS_PER_TOPIC)
                 figures["created_rss_mb"] = server.rss_bytes() / _MB
@@ -66,7 +66,7 @@ def scale(case: Case, subject: str, testbed: Testbed) -> Figures:
             with clients.running_program("scale_load", *words) as waiting:
                 figures |= _first_line(waiting)
                 wait(_SETTLE_S)
-                windows["beside"] = _window(case.seconds)
+                windows["beside"] = window(case.seconds)
                 found = clients.answer(load, json.dumps(windows), timeout_s=_TIMEOUT_S)
                 figures["cpu_percent"] = cpu_percent(server, case.seconds)
                 figures["rss_mb"] = server.rss_bytes() / _MB
@@ -79,12 +79,6 @@ def scale(case: Case, subject: str, testbed: Testbed) -> Figures:
         with exchanges(server.bootstrap, 1) as (exchange,):
             wait_until_listed(exchange, topics)
         return figures | {"listed_s": time.monotonic() - begun}
-
-
-def _window(seconds: float) -> tuple[float, float]:
-    begin_s = time.monotonic()
-    wait(seconds)
-    return begin_s, time.monotonic()
 
 
 def _allow_files(count: int) -> None:

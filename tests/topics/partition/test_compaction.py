@@ -88,25 +88,14 @@ async def test_ledgers_that_are_compacted_go_and_offsets_go_on() -> None:
         )
 
 
-class CountingThrottle(IoThrottle):
-    """Counts what is taken, and never waits."""
-
-    def __init__(self) -> None:
-        super().__init__(ManualClock(), lambda: math.inf)
-        self.taken = 0
-
-    async def take(self, size: int) -> None:
-        self.taken += size
-
-
 async def test_what_is_read_twice_and_written_counts_for_the_limit_of_io() -> None:
     async with open_topics() as topics:
         log = await topics.log(configs=COMPACTED)
         await keyed(log, *(f"k{n % 3}={n}" for n in range(20)))
-        throttle = CountingThrottle()
+        throttle = IoThrottle(ManualClock(), lambda: math.inf)
         counts = await log.compact(CompactionLimits(throttles=(throttle,)))
         assert counts is not None
-        assert 2 * counts.bytes_read + counts.bytes_kept == throttle.taken
+        assert 2 * counts.bytes_read + counts.bytes_kept == throttle.taken_bytes
 
 
 async def commits_until_visible(engine: FaultyEngine, log: PartitionLog) -> int:
