@@ -3,8 +3,9 @@
 Rule: a route is built at the first request of its key, and kept. A key or version that is not in
 `served_apis` has no route, and its connection is closed; only ApiVersions is answered. A request
 that needs a right on the cluster is refused here, by the table of `api_rights`. Before a request
-about what brokers share, its broker applies what other brokers have changed. A broker that may
-have lost its cluster refuses the requests of `newest_answers`.
+about what brokers share, or about a partition that its broker does not know, this broker applies
+what other brokers have changed. A broker that may have lost its cluster refuses the requests of
+`newest_answers`.
 Must not know: sockets, response order, what an API means.
 """
 
@@ -16,6 +17,7 @@ from typing import Any, Final, cast
 from kledger.gateway.api_rights import API_RIGHTS, REFUSALS, REPEATED_REFUSALS, request_rights
 from kledger.gateway.net.error_response import NoErrorField, error_response
 from kledger.gateway.net.ports import FrameHandler, ResponseFrame
+from kledger.gateway.net.unknown_partitions import PARTITION_FIELDS, names_unknown_partition
 from kledger.gateway.newest_answers import NOT_CURRENT_ERRORS
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.served_apis import HANDLERS_BY_KEY, HandlerSpec
@@ -49,7 +51,8 @@ class Route:
 
     __slots__ = (
         "_catch_up", "_handle", "_has_request_rights", "_is_current", "_messages",
-        "flexible_since", "frame_handler", "request_ms", "requests", "spec"
+        "_partition_fields", "_registry", "flexible_since", "frame_handler", "request_ms",
+        "requests", "spec"
     )  # fmt: skip
 
     def __init__(self, spec: HandlerSpec, services: Services) -> None:
@@ -64,7 +67,10 @@ class Route:
         self.request_ms = counter(
             "request_ms", "time from the start of requests to their responses", api
         )
-        self._catch_up = services.catch_up if spec.key in SHARED else None
+        self._registry = services.registry
+        self._partition_fields = PARTITION_FIELDS.get(spec.key)
+        is_looked_up = spec.key in SHARED or self._partition_fields is not None
+        self._catch_up = services.catch_up if is_looked_up else None
         self._is_current = services.is_current if spec.key in NOT_CURRENT_ERRORS else None
         self.frame_handler: FrameHandler | None = None
         if hasattr(handler, "make_handler"):
@@ -84,7 +90,10 @@ class Route:
             return self._refusal(context, request)
         if self._is_current is not None and not self._is_current():
             return self._error(context, request, NOT_CURRENT_ERRORS[self.spec.key])
-        if self._catch_up is not None:
+        if self._catch_up is not None and (
+            self._partition_fields is None
+            or names_unknown_partition(request, self._partition_fields, self._registry)
+        ):
             return self._handle_caught_up(self._catch_up, context, request)
         return self._handle(context, request)
 
