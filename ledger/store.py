@@ -468,6 +468,7 @@ class LedgerStore:
             raise from_engine(error) from error
         self._engine = engine
         supervisor = Supervisor(containment=self.containment)
+        timers = Timers(self.clock, supervisor)
         self._committer = Committer(
             self._engine,
             sync=self.config.durability == "fsync",
@@ -477,11 +478,11 @@ class LedgerStore:
             clock=self.clock,
             pool=pool,
             supervisor=supervisor,
+            timers=timers,
             on_fatal=self._stopped,
             health=self.health,
             start_commits=self._threads.commits,
         )
-        timers = Timers(self.clock, supervisor)
         self._services = StoreServices(
             engine=self._engine,
             committer=self._committer,

@@ -159,6 +159,10 @@ class ClusterEngine:
 
     # StorageEngine
 
+    def commit_delay_ms(self, size: int) -> int:
+        """Return the time until the PUT of a group may begin; 0 for one that goes inline."""
+        return self.encoder.delay_ms(size)
+
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Store a group and commit it, always for good; see `StorageEngine`."""
         self._refuse_when_closed()

@@ -41,6 +41,12 @@ class WalGroupEncoder:
         self._budget = InlineBudget(limits, now_ms())
         self._numbers = count(INLINE_NUMBER + 1)
 
+    def delay_ms(self, size: int) -> int:
+        """Return how long a group of so many bytes would wait for its PUT, if none is under way."""
+        if self._budget.would_take(size, self._now_ms()):
+            return 0
+        return self._writer.delay_ms()
+
     def encode(
         self, blocks: Sequence[NewBlock], drops: Sequence[int], *, inline_bytes: int
     ) -> EncodedGroup:

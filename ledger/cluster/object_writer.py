@@ -50,6 +50,11 @@ class ObjectWriter:
         """Keys of objects of which another PUT has failed, and until when it may be stored."""
         self._is_stopped = False
 
+    def delay_ms(self) -> int:
+        """Return the time until the PUT of a group may begin."""
+        now_ms = self._now_ms()
+        return self._pace.next_at_ms(now_ms) - now_ms
+
     def put(self, name: ObjectName, data: Buffer, *, is_paced: bool) -> str:
         """Store an object; return its key.
 

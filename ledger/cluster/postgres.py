@@ -8,7 +8,9 @@ Two connections: one for commits and barriers, one for everything else, each wit
 a time. They live on an event loop in a separate thread.
 """
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -157,10 +159,13 @@ class PostgresDatabase:
         self._change(statements.END_SESSION, session)
 
     def rows(self, start: bytes, end: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Return pages of rows."""
-        while page := self._read(statements.ROWS, start, end, ROWS_PER_PAGE):
+        """Return pages of rows; the next one is read while the caller has the one before."""
+        page = self._read(statements.ROWS, start, end, ROWS_PER_PAGE)
+        while page:
+            after = page[-1]["id"] + b"\0"
+            following = self._begin_read(statements.ROWS, after, end, ROWS_PER_PAGE)
             yield [(each["key"], each["value"]) for each in page]
-            start = page[-1]["id"] + b"\0"
+            page = self._read_result(following.result)
 
     def groups(self, after: GroupId = BEFORE_ALL) -> Iterator[list[StoredGroup]]:
         """Return pages of groups."""
@@ -249,8 +254,16 @@ class PostgresDatabase:
         return session_closed(session)
 
     def _read(self, text: str, *arguments: object) -> list[Any]:
+        work = self._others.fetch(text, *arguments, timeout_ms=READ_TIMEOUT_MS)
+        return self._read_result(partial(self._loop.run, work))
+
+    def _begin_read(self, text: str, *arguments: object) -> Future[list[Any]]:
+        work = self._others.fetch(text, *arguments, timeout_ms=READ_TIMEOUT_MS)
+        return self._result(partial(self._loop.begin, work))
+
+    def _read_result(self, wait: Callable[[], Result]) -> Result:
         try:
-            return self._run(self._others.fetch(text, *arguments, timeout_ms=READ_TIMEOUT_MS))
+            return self._result(wait)
         except UnknownOutcome as error:  # it changes nothing
             raise DatabaseUnavailable(str(error)) from error
 
@@ -258,8 +271,12 @@ class PostgresDatabase:
         return self._run(self._others.fetch(text, *arguments))
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._result(partial(self._loop.run, work))
+
+    def _result(self, wait: Callable[[], Result]) -> Result:
+        """Return what a call of the loop returns, or raise an error of databases."""
         try:
-            return self._loop.run(work)
+            return wait()
         except LoopStopped:
             raise DatabaseUnavailable("the database was closed") from None
         except NoCluster as error:

@@ -71,16 +71,19 @@ class InlineBudget:
             alive_bytes: what is inline now.
             now_ms: the time.
         """
-        limits = self._limits
-        rate = limits.inline_bytes_per_second
-        self._left = min(rate, self._left + (now_ms - self._at_ms) * rate / 1000)
-        self._at_ms = now_ms
-        if size > min(limits.inline_group_bytes_max, self._left):
+        if not self.would_take(size, now_ms):
             return False
-        if size + alive_bytes > limits.inline_alive_bytes_max:
+        if size + alive_bytes > self._limits.inline_alive_bytes_max:
             return False
         self._left -= size
         return True
+
+    def would_take(self, size: int, now_ms: int) -> bool:
+        """Return whether a group may go inline, unless too much is."""
+        rate = self._limits.inline_bytes_per_second
+        self._left = min(rate, self._left + (now_ms - self._at_ms) * rate / 1000)
+        self._at_ms = now_ms
+        return size <= min(self._limits.inline_group_bytes_max, self._left)
 
 
 class PutLatencies:

@@ -1,11 +1,11 @@
 """Committer: commits what the managed ledgers submit in one tick as one group of the engine.
 
 Rule: operations are confirmed, or fail, in the order in which they were submitted, each once. One
-group is in flight at a time; operations that are submitted meanwhile form the next one. A group
-that was not written fails together with everything submitted after it, before the committer accepts
-anything new. A failed sync leaves an unknown state: the committer stops for good and retries
-nothing. A fault of a submitter closes that submitter; a fault between two groups stops the
-committer.
+group is in flight at a time; operations that are submitted meanwhile form the next one, and it
+waits for more of them for as long as the engine says. A group that was not written fails together
+with everything submitted after it, before the committer accepts anything new. A failed sync leaves
+an unknown state: the committer stops for good and retries nothing. A fault of a submitter closes
+that submitter; a fault between two groups stops the committer.
 Must not know: managed ledgers; it sees operations of a Submitter, in order.
 
 | where a group is committed | when                                                               |
@@ -36,6 +36,7 @@ from kledger.runtime.blocking import BlockingRunner
 from kledger.runtime.clock import Clock
 from kledger.runtime.containment import FaultUnit, NamedUnit, unit_of
 from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import TimerHandle, Timers
 
 logger = logging.getLogger(__name__)
 
@@ -206,6 +207,7 @@ class Committer:
         clock: Clock,
         pool: BlockingRunner,
         supervisor: Supervisor,
+        timers: Timers,
         on_fatal: Callable[[LedgerError], None],
         health: StorageHealth,
         start_commits: StartCommits = CommitThread,
@@ -221,6 +223,7 @@ class Committer:
             clock: gives the time of a tick.
             pool: where checkpoints run.
             supervisor: of the checkpoints.
+            timers: for groups that wait.
             on_fatal: called once, when the committer stops, before unconfirmed operations fail.
             health: gets the outcome of every write.
             start_commits: makes the commit thread.
@@ -248,6 +251,7 @@ class Committer:
         self._clock = clock
         self._pool = pool
         self._supervisor = supervisor
+        self._timers = timers
         self._containment = supervisor.containment
         self._on_fatal = on_fatal
         self._health = health
@@ -258,6 +262,7 @@ class Committer:
         self._sync = sync
         self._batch_in_flight: _CommitBatch | None = None
         self._is_due = False  # a tick ended while a group was in flight: start the next after it
+        self._delay: TimerHandle | None = None  # while what is collected waits for more
         self._was_slow = False
         self._checkpointing: asyncio.Task[bool] | None = None
         self._drained: list[Callable[[], None]] = []
@@ -384,8 +389,10 @@ class Committer:
 
     @property
     def _is_idle(self) -> bool:
-        """Whether no group is being committed, and none is scheduled."""
-        return self._batch_in_flight is None and not self.is_commit_scheduled
+        """Whether no group is being committed, and none is scheduled or waits for more."""
+        return (
+            self._batch_in_flight is None and self._delay is None and not self.is_commit_scheduled
+        )
 
     def _maybe_drained(self) -> None:
         # A stopped committer accepts nothing, so its callers must not wait for room.
@@ -407,8 +414,20 @@ class Committer:
         self.is_commit_scheduled = False
         if self._batch_in_flight is not None:
             self._is_due = True
-        elif self.operations:
+        elif self.operations and self._delay is None:
+            self._start_or_wait()
+
+    def _start_or_wait(self) -> None:
+        """Start the next group now, or later if the engine could not store it earlier anyway."""
+        delay_ms = self._engine.commit_delay_ms(self.size) if self.entries else 0
+        if delay_ms:
+            self._delay = self._timers.call_after(delay_ms, self._delay_ended)
+        else:
             self._try_start()
+
+    def _delay_ended(self) -> None:
+        self._delay = None
+        self._try_start()
 
     def _try_start(self) -> None:
         """Start the next group; an error here leaves an unknown state, so it stops everything."""
@@ -520,7 +539,7 @@ class Committer:
         commit waits for the end of the tick: it must not be confirmed before the previous one.
         """
         if self._sync and self._on_loop_bytes_max == 0 and not self._is_nothing_collected:
-            self._try_start()
+            self._start_or_wait()
         else:
             self.schedule_commit()
 
@@ -572,6 +591,8 @@ class Committer:
         if self.fatal is not None:
             return
         self.fatal = error = Fenced(str(error))
+        if self._delay is not None:
+            self._delay.cancel()
         logger.error("the ledger store stops: %s", error)
         operations = self._take_collected().operations
         if batch := batch or self._batch_in_flight:

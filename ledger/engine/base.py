@@ -78,6 +78,16 @@ class StorageEngine(Protocol):
         """
         ...
 
+    def commit_delay_ms(self, size: int) -> int:
+        """Return how long a group should wait, so that it contains what is submitted meanwhile.
+
+        It may be committed earlier, and then takes as long. Asked while no commit runs.
+
+        Args:
+            size: of its entries and rows, in bytes.
+        """
+        ...
+
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Write a group to the log and, with `sync`, make it and all earlier groups durable.
 

@@ -184,6 +184,10 @@ class FaultInjectingEngine:
         """Whether the next commit of the inner engine waits for its index."""
         return self._inner.is_behind
 
+    def commit_delay_ms(self, size: int) -> int:
+        """Ask the inner engine; this is neither counted nor held."""
+        return self._inner.commit_delay_ms(size)
+
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Commit, with the faults of "commit" and, with `sync`, of "sync"."""
         incarnation = self._enter()

@@ -31,6 +31,10 @@ class MemoryEngine:
         self._is_closed = False
         self._clear()
 
+    def commit_delay_ms(self, size: int) -> int:
+        """Return 0: a commit takes no time."""
+        return 0
+
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Write a group; see `StorageEngine`."""
         self.write(group, sync_follows=sync)

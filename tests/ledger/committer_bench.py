@@ -14,6 +14,7 @@ from kledger.ledger.testing import ManualClock
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 
 IN_MEMORY = 1 << 60
 
@@ -86,6 +87,10 @@ class WatchedEngine(MemoryEngine):
         self.on_checkpoint: Callable[[], None] = lambda: None
         self.wants_checkpoint = False
         self.index_error: Exception | None = None
+        self.delay_ms = 0
+
+    def commit_delay_ms(self, size: int) -> int:
+        return self.delay_ms
 
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         is_main = threading.current_thread() is threading.main_thread()
@@ -126,15 +131,17 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     fatal: list[LedgerError] = []
     pool, supervisor = BlockingPool(1), Supervisor()
+    clock = clock or ManualClock()
     committer = Committer(
         engine,
         sync=sync,
         on_loop_bytes_max=on_loop_bytes_max,
         queue_bytes_max=queue_bytes_max,
         queue_count_max=queue_count_max,
-        clock=clock or ManualClock(),
+        clock=clock,
         pool=pool,
         supervisor=supervisor,
+        timers=Timers(clock, supervisor),
         on_fatal=fatal.append,
         health=StorageHealth(ManualClock(), Metrics()),
     )

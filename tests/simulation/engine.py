@@ -59,6 +59,10 @@ class SimulatedEngine:
 
     # Changing
 
+    def commit_delay_ms(self, size: int) -> int:
+        """Let one group of four wait for more."""
+        return self._schedule.pick((0, 0, 0, 3))
+
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Do both steps at once, on the loop, which takes time as well."""
         self.write(group, sync_follows=sync)

@@ -270,6 +270,20 @@ def rest(cluster: ModelCluster, engine: ClusterEngine) -> None:
         engine.upkeep.step()
 
 
+def test_group_waits_until_its_put_may_begin_unless_it_goes_inline() -> None:
+    limits = WalLimits(puts_per_second=10, inline_group_bytes_max=100)
+    cluster = ModelCluster(limits=limits, passes_time=False)
+    engine = cluster.own()
+    assert 0 == engine.commit_delay_ms(101)
+    store(engine, CommitGroup(entries=[(7, 0, bytes(101))]))
+    assert 100 == engine.commit_delay_ms(101)
+    assert 0 == engine.commit_delay_ms(100)
+    cluster.bucket.now_ms += 40
+    assert 60 == engine.commit_delay_ms(101)
+    cluster.bucket.now_ms += 60
+    assert 0 == engine.commit_delay_ms(101)
+
+
 def test_dropped_ledgers_leave_nothing(cluster: ModelCluster) -> None:
     engine = cluster.own()
     store(engine, *map(group_of, range(20)), CommitGroup(drops=[7]))

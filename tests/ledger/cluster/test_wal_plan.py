@@ -42,6 +42,15 @@ def test_inline_budget_fills_up_again() -> None:
     assert [True, True, False] == [budget.take(100, 0, 10**6) for _ in range(3)]
 
 
+def test_asking_takes_nothing_from_the_inline_budget() -> None:
+    budget = InlineBudget(LIMITS, 0)
+    assert [True] * 5 == [budget.would_take(100, 0) for _ in range(5)]
+    assert not budget.would_take(101, 0)
+    assert [True, True, False] == [budget.take(100, 0, 0) for _ in range(3)]
+    assert not budget.would_take(100, 0)
+    assert budget.would_take(100, 1_000)
+
+
 def state(*, hedge_ms: int = 300, begins_ms: int = 0) -> PutState:
     return PutState(LIMITS, 0, begins_ms, hedge_ms)
 

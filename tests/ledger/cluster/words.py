@@ -138,6 +138,9 @@ class RestartingClusterEngine:
         self._written.clear()
         self.engine = self.cluster.own()
 
+    def commit_delay_ms(self, size: int) -> int:
+        return self.engine.commit_delay_ms(size)
+
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         self.engine.commit(group, sync=sync)
 

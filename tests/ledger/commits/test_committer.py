@@ -18,6 +18,7 @@ from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 from tests.ledger.committer_bench import IN_MEMORY, Recorder, WatchedEngine, bench
 from tests.ledger.words import settled
 
@@ -31,6 +32,46 @@ async def test_operations_of_one_tick_are_one_group() -> None:
         await on.committer.flush()
         assert [f"confirm {n}" for n in range(50)] + ["group_confirmed"] == recorder.calls
         assert (1, 1) == (engine.calls["commit"], engine.calls["sync"])
+
+
+async def test_group_waits_for_more_as_long_as_the_engine_says() -> None:
+    engine, clock = WatchedEngine(), ManualClock()
+    engine.delay_ms = 100
+    async with bench(engine, clock=clock) as on:
+        recorder = Recorder(on.committer)
+        recorder.append()
+        await settled(clock)
+        await settled(clock, 99)
+        recorder.append()
+        on.committer.submit_rows([(b"a", b"1")], lambda error: None)
+        await settled(clock)
+        assert [] == engine.threads
+        await settled(clock, 1)
+        await on.committer.flush()
+        assert ["confirm 0", "confirm 1", "group_confirmed"] == recorder.calls
+        assert 1 == len(engine.threads)
+
+
+async def test_group_of_rows_does_not_wait() -> None:
+    engine = WatchedEngine()
+    engine.delay_ms = 100
+    async with bench(engine) as on:
+        on.committer.submit_rows([(b"a", b"1")], lambda error: None)
+        await on.committer.flush()
+        assert b"1" == engine.get(b"a")
+
+
+async def test_group_that_waits_when_the_committer_stops_is_not_committed() -> None:
+    engine, clock = WatchedEngine(), ManualClock()
+    engine.delay_ms = 100
+    async with bench(engine, clock=clock) as on:
+        recorder = Recorder(on.committer)
+        recorder.append()
+        await settled(clock)
+        on.committer.stop(Fenced("a test"))
+        await settled(clock, 1_000)
+        assert ["revert", "fail 0 Fenced", "resume"] == recorder.calls
+        assert [] == engine.threads
 
 
 async def test_lazy_rows_wait_for_the_next_needed_group() -> None:
@@ -505,6 +546,7 @@ async def test_a_group_finished_after_the_loop_closed_is_only_logged(
     def lose_a_loop() -> None:
         async def detach() -> None:
             hold = engine.hold_next("commit")
+            supervisor = Supervisor()
             committer = Committer(
                 engine,
                 sync=True,
@@ -513,7 +555,8 @@ async def test_a_group_finished_after_the_loop_closed_is_only_logged(
                 queue_count_max=1,
                 clock=ManualClock(),
                 pool=BlockingPool(1),
-                supervisor=Supervisor(),
+                supervisor=supervisor,
+                timers=Timers(ManualClock(), supervisor),
                 on_fatal=lambda error: None,
                 health=StorageHealth(ManualClock(), Metrics()),
             )
