@@ -191,6 +191,7 @@ class LedgerStore:
         await self._services.tier.deletions.close()
         await self._committer.close()
         await self._services.supervisor.close()
+        self._services.cache.clear()  # objects in reference cycles would keep it for long
         if self._own_offloaders is not None:
             await self._own_offloaders.close()
         if _stores.get(id(self._engine)) is self:

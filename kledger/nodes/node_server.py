@@ -33,6 +33,7 @@ from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock, SystemClock, boot_ms
 from kledger.runtime.concurrent_work import run_until
 from kledger.runtime.entropy import SystemEntropy
+from kledger.runtime.free_memory import release_free_memory
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
 from kledger.wiring import BrokerServer, CannotStart
@@ -167,6 +168,7 @@ class NodeServer:
             raise NodeUnavailable(str(error)) from error
         finally:
             self._serving.pop(node, None)
+            await session.pool.run(release_free_memory)
 
     def _ready(self, members: NodeMembers, node: int, server: BrokerServer) -> None:
         self._serving[node] = server

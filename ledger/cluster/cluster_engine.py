@@ -239,6 +239,7 @@ class ClusterEngine:
         self._is_closed = True
         self.writer.stop()
         self._rows.close()
+        self._log.cache.clear()  # objects in reference cycles would keep it for long
 
     # Inside
 

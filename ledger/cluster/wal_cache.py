@@ -60,6 +60,12 @@ class WalCache:
                 return memoryview(data)[block.position : block.position + block.size]
             return self._blocks.get((file, block.position))
 
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._groups.clear()
+            self._blocks.clear()
+
     def forget(self, file: int) -> None:
         """Drop a group; blocks that were read of it leave by their age."""
         with self._lock:
@@ -86,6 +92,10 @@ class _LeastRecentlyUsed(Generic[Key]):
             return None
         self._buffers.move_to_end(key)
         return self._buffers[key]
+
+    def clear(self) -> None:
+        self._buffers.clear()
+        self.size = 0
 
     def drop(self, key: Key) -> None:
         data = self._buffers.pop(key, None)

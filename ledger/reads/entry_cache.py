@@ -168,6 +168,11 @@ class EntryCache:
             )
             self._dead_count = 0
 
+    def clear(self) -> None:
+        """Remove all ledgers."""
+        for ledger_id in list(self._ledgers):
+            self.drop(ledger_id)
+
     def evict(self) -> None:
         """Evict the oldest entries until the size is within the limit."""
         while self.size > self.limit:

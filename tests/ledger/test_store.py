@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import sys
 import threading
 from pathlib import Path
 
@@ -61,6 +62,17 @@ async def test_a_closed_store_refuses_everything(open_store: OpenStore) -> None:
             plain()
     with pytest.raises(InvalidArgument):
         await store
+
+
+async def test_a_closed_store_keeps_no_entries_in_memory(tmp_path: Path) -> None:
+    store = await LedgerStore.open(tmp_path)
+    handle = await store.open_managed_ledger("m")
+    entry = bytes(100)
+    references = sys.getrefcount(entry)
+    await handle.add_entry(entry)
+    assert sys.getrefcount(entry) > references
+    await store.close()
+    assert references == sys.getrefcount(entry)
 
 
 async def test_a_store_that_was_never_opened_can_be_closed() -> None:

@@ -229,6 +229,14 @@ def test_resident_read_makes_no_request() -> None:
     assert [payload(0), payload(1)] == engine.read_resident(7, 0, 1, 1000)
 
 
+def test_closed_engine_keeps_nothing_in_memory() -> None:
+    engine = ModelCluster(limits=OBJECTS).own()
+    store(engine, group_of(0))
+    assert engine.cache_bytes > 0
+    engine.close()
+    assert 0 == engine.cache_bytes
+
+
 def test_neighbouring_blocks_are_one_request() -> None:
     cluster = ModelCluster(limits=OBJECTS, cached=False)
     engine = cluster.own()

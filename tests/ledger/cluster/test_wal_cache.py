@@ -36,3 +36,13 @@ def test_what_is_larger_than_the_limit_is_not_kept() -> None:
     cache.put_block(location(2), b"abc")
     assert cache.group(1) is None
     assert cache.block(location(2)) is None
+
+
+def test_cleared_cache_has_nothing_and_its_whole_limit() -> None:
+    cache = WalCache(own_bytes_max=10, read_bytes_max=3)
+    for _ in range(2):
+        cache.put_group(1, b"0123456789")
+        cache.put_block(location(2), b"abc")
+        assert 13 == cache.size
+        cache.clear()
+        assert (0, None, None) == (cache.size, cache.group(1), cache.block(location(2)))
