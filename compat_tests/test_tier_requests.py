@@ -31,7 +31,7 @@ LOG = logging.getLogger("costs")
 
 @pytest.mark.parametrize(
     ("ledger_mib", "total_mib", "puts_per_gb", "gets_per_gb"),
-    [(4, 64, 900, 1300), (128, 384, 180, 400)],
+    [(4, 64, 900, 1300), (128, 384, 110, 400)],
 )
 def test_requests_for_each_gb(
     *, tmp_path: Path, ledger_mib: int, total_mib: int, puts_per_gb: int, gets_per_gb: int

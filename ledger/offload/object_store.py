@@ -30,10 +30,10 @@ from kledger.ledger.offload.object_store_options import (
 from kledger.ledger.offload.unfinished_uploads import UnfinishedUploads
 from kledger.runtime.blocking import BlockingRunner
 
-PART_BYTES = 8 << 20
-"""Size of the parts of an upload; an object that is smaller is uploaded with one request. S3 allows
-10,000 parts, so an object can have 80 GB."""
-PARTS_AT_ONCE = 4
+PART_BYTES = 16 << 20
+"""Size of the parts of an upload, each of which is a request that has a price; an object that is
+smaller is uploaded with one request. S3 allows 10,000 parts, so an object can have 160 GB."""
+PARTS_AT_ONCE = 2
 """Parts of one object that are uploaded at the same time; each is in memory."""
 REQUEST_TIMEOUT = timedelta(seconds=30)
 CONNECT_TIMEOUT = timedelta(seconds=5)
