@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from itertools import count
 from queue import SimpleQueue
 
@@ -19,7 +20,7 @@ from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
-from tests.ledger.committer_bench import IN_MEMORY, Recorder, WatchedEngine, bench
+from tests.ledger.committer_bench import IN_MEMORY, Bench, Recorder, WatchedEngine, bench
 from tests.ledger.words import settled
 
 
@@ -34,13 +35,22 @@ async def test_operations_of_one_tick_are_one_group() -> None:
         assert (1, 1) == (engine.calls["commit"], engine.calls["sync"])
 
 
-async def test_group_waits_for_more_as_long_as_the_engine_says() -> None:
-    engine, clock = WatchedEngine(), ManualClock()
+@asynccontextmanager
+async def waiting_group(
+    engine: WatchedEngine, clock: ManualClock
+) -> AsyncIterator[tuple[Bench, Recorder]]:
+    """A committer, and the submitter of its first entry, which waits for 100 ms."""
     engine.delay_ms = 100
     async with bench(engine, clock=clock) as on:
         recorder = Recorder(on.committer)
         recorder.append()
         await settled(clock)
+        yield on, recorder
+
+
+async def test_group_waits_for_more_as_long_as_the_engine_says() -> None:
+    engine, clock = WatchedEngine(), ManualClock()
+    async with waiting_group(engine, clock) as (on, recorder):
         await settled(clock, 99)
         recorder.append()
         on.committer.submit_rows([(b"a", b"1")], lambda error: None)
@@ -63,11 +73,7 @@ async def test_group_of_rows_does_not_wait() -> None:
 
 async def test_group_that_waits_when_the_committer_stops_is_not_committed() -> None:
     engine, clock = WatchedEngine(), ManualClock()
-    engine.delay_ms = 100
-    async with bench(engine, clock=clock) as on:
-        recorder = Recorder(on.committer)
-        recorder.append()
-        await settled(clock)
+    async with waiting_group(engine, clock) as (on, recorder):
         on.committer.stop(Fenced("a test"))
         await settled(clock, 1_000)
         assert ["revert", "fail 0 Fenced", "resume"] == recorder.calls
