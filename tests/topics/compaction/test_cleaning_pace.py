@@ -4,7 +4,13 @@ import pytest
 
 from kledger.ledger import Position
 from kledger.topics.compaction.cleaner_plan import Cleaning
-from kledger.topics.compaction.cleaning_pace import AHEAD_SHARE, ROUND_MS_MAX, CleaningPace
+from kledger.topics.compaction.cleaning_pace import (
+    AHEAD_BYTES_MAX,
+    AHEAD_SHARE_MAX,
+    ROUND_MS_MAX,
+    STEPS_MAX,
+    CleaningPace,
+)
 
 HORIZON = Position(1, 1)
 ROUND = (Cleaning(HORIZON, 1_000, 2_000), Cleaning(HORIZON, 3_000, 4_000))
@@ -40,8 +46,20 @@ def test_what_falls_behind_hurries_until_it_is_ahead() -> None:
         done = round(done_share * 30_000)
         return pace.may_be_slow(done_bytes=done, appended_bytes=1_000, passed_ms=0)
 
-    shares = [0.25, 0.24, 0.25, 0.25 + AHEAD_SHARE / 2, 0.25 + AHEAD_SHARE, 0.26, 0.24]
+    ahead = 0.25 + AHEAD_SHARE_MAX
+    shares = [0.25, 0.24, 0.25, (0.25 + ahead) / 2, ahead, 0.26, 0.24]
     assert [True, False, False, False, True, True, False] == [*map(may_be_slow, shares)]
+
+
+def test_a_large_round_hurries_for_a_moment() -> None:
+    pace = CleaningPace([Cleaning(HORIZON, 1 << 40, 0)])
+    due = STEPS_MAX << 39
+
+    def may_be_slow(done: int) -> bool:
+        return pace.may_be_slow(done_bytes=done, appended_bytes=1 << 39, passed_ms=0)
+
+    done = [due - 1, due, due + AHEAD_BYTES_MAX - 1, due + AHEAD_BYTES_MAX, due]
+    assert [False, False, False, True, True] == [*map(may_be_slow, done)]
 
 
 def test_a_record_that_has_waited_too_long_makes_the_round_fast() -> None:
