@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -20,7 +22,7 @@ from benchmarks import clients
 from benchmarks.cases import KAFKA, Case
 from benchmarks.clients import Figures
 from benchmarks.own_server_cases import wait, window
-from benchmarks.testbed import Testbed, alter_topic, create_topic
+from benchmarks.testbed import Testbed, alter_broker, alter_topic, create_topic
 from compat_tests.servers import KledgerServer, ServerProcess
 
 _MB = 1e6
@@ -36,8 +38,10 @@ _KEPT_AWAY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
 _SEGMENTS = {"segment.bytes": str(64 << 20)}  # the last one is not compacted
 _CALM_S = 10.0
 """How long the disk may still be busy with what has filled the topics."""
-_SLOW_WINDOWS = 4
-"""How many times as long the log cleaner's compaction is watched, as it does less in that time."""
+_LIMIT = "log.cleaner.io.max.bytes.per.second"
+_LONGER, _LONGER_CLEANING = 2, 4
+"""How many times as long the load is watched alone, and beside the log cleaner, which does little
+in that time, as beside a process that computes."""
 _GROWTH_PERCENT = 40
 """How much is appended to a topic so that its compaction gets to the second pass at once."""
 _CATCH_UP_S = 30.0
@@ -77,9 +81,12 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
         ]
         with clients.running_program("paced_load", *place) as load:
             wait(_CALM_S)
-            windows = {"without": window(3 * case.seconds), "busy": _busy(case.seconds)}
-            windows["beside"] = _compact(server, topic)
-            windows["cleaner"], windows["cleaner_copying"] = _clean(case, server, cleaned)
+            windows = {
+                "without": [window(_LONGER * case.seconds)],
+                "busy": [_busy(case.seconds)],
+                "beside": [_compact(server, topic)],
+                **_clean(case, server, cleaned),
+            }
             found = clients.answer(load, json.dumps(windows), timeout_s=_TIMEOUT_S)
     figures = {
         f"{name}_{when}": value for when, each in found.items() for name, value in each.items()
@@ -87,9 +94,11 @@ def beside_compaction(case: Case, subject: str, testbed: Testbed) -> Figures:
     for who in ("produce", "fetch"):
         p99_ms = figures[f"{who}_p99_ms_without"]
         figures[f"{who}_p99_ratio"] = figures[f"{who}_p99_ms_beside"] / p99_ms
-        for when in ("busy", "cleaner", "cleaner_copying"):
+        figures[f"{who}_p99_busy_ratio"] = figures[f"{who}_p99_ms_busy"] / p99_ms
+        for when in ("cleaner", "cleaner_copying"):
+            p99_ms = figures[f"{who}_p99_ms_stopped"]
             figures[f"{who}_p99_{when}_ratio"] = figures[f"{who}_p99_ms_{when}"] / p99_ms
-    begin_s, end_s = windows["beside"]
+    ((begin_s, end_s),) = windows["beside"]
     figures["mb_per_s"] = case.payload_bytes / _MB / (end_s - begin_s)
     return figures
 
@@ -102,25 +111,38 @@ def _busy(seconds: float) -> tuple[float, float]:
         return window(seconds)
 
 
-def _clean(
-    case: Case, server: KledgerServer, topic: str
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Let the log cleaner compact a topic; return a time of the first pass, and one of the second.
+def _clean(case: Case, server: KledgerServer, topic: str) -> dict[str, list[tuple[float, float]]]:
+    """Let the log cleaner compact a topic; return the windows in which it does, and does not.
 
-    The topic grows in between: the cleaner hurries until it has done as large a share of its work.
+    The limit of its reads and writes stops it before and after each of the others, so what the
+    machine does meanwhile meets both. The topic grows in between: the cleaner hurries until it has
+    done as large a share of its work, and is in its second pass.
     """
-    wait(_SETTLE_S)
+    stopped, seconds = [window(_LONGER * case.seconds)], _LONGER_CLEANING * case.seconds
     alter_topic(server.bootstrap, topic, {"min.cleanable.dirty.ratio": "0"})
     wait(_SETTLE_S)
-    reading = window(_SLOW_WINDOWS * case.seconds)
+    reading = window(seconds)
+    with _stopped_cleaner(server):
+        stopped.append(window(_LONGER * case.seconds))
     _fill(case, server, topic, case.records * _GROWTH_PERCENT // 100)
     wait(_CATCH_UP_S)
-    copying = window(_SLOW_WINDOWS * case.seconds)
+    copying = window(seconds)
     with kledger.sync.connect(f"kledger://{server.native_address}") as client:
         state = client.compaction_status(topic).state
     if state != "running":
         raise clients.ClientFailed(f"the compaction of {topic} is {state}: too few records")
-    return reading, copying
+    with _stopped_cleaner(server):
+        stopped.append(window(_LONGER * case.seconds))
+    return {"stopped": stopped, "cleaner": [reading], "cleaner_copying": [copying]}
+
+
+@contextmanager
+def _stopped_cleaner(server: KledgerServer) -> Iterator[None]:
+    """Stop the log cleaner while the body runs."""
+    alter_broker(server.bootstrap, {_LIMIT: "1"})
+    wait(_SETTLE_S)
+    yield
+    alter_broker(server.bootstrap, {_LIMIT: str(sys.float_info.max)})
 
 
 def _filled_topic(

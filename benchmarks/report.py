@@ -14,10 +14,7 @@ from benchmarks.results import Results
 from benchmarks.targets import Verdict, judge
 
 _CLIENTS = {"produce": "producer's", "fetch": "consumer's"}
-_BESIDE_COMPACTION = {
-    "busy": "beside a busy process", "cleaner": "while the log cleaner reads",
-    "cleaner_copying": "while it copies",
-}  # fmt: skip
+_LOG_CLEANER = {"cleaner": "while the log cleaner reads", "cleaner_copying": "while it copies"}
 _BESIDE_TIER = {
     "append": "append", "tail_read": "read of it", "primary_read": "read from the files",
 }  # fmt: skip
@@ -100,7 +97,8 @@ _UNITS = {
     **{
         f"{who}_{share}_ms_{when}": f"{whose} {words} ms {then}"
         for when, then in (
-            ("without", "before"), ("beside", "meanwhile"), *_BESIDE_COMPACTION.items(),
+            ("without", "before"), ("busy", "beside a busy process"), ("beside", "meanwhile"),
+            ("stopped", "while the log cleaner is stopped"), *_LOG_CLEANER.items(),
         )
         for who, whose in _CLIENTS.items()
         for share, words in (
@@ -120,9 +118,13 @@ _UNITS = {
     "produce_p99_ratio": "producer's p99, meanwhile / before",
     "fetch_p99_ratio": "consumer's p99, meanwhile / before",
     **{
-        f"{who}_p99_{when}_ratio": f"{whose} p99, {then} / before"
+        f"{who}_p99_busy_ratio": f"{whose} p99, beside a busy process / before"
         for who, whose in _CLIENTS.items()
-        for when, then in _BESIDE_COMPACTION.items()
+    },
+    **{
+        f"{who}_p99_{when}_ratio": f"{whose} p99, {then} / while it is stopped"
+        for who, whose in _CLIENTS.items()
+        for when, then in _LOG_CLEANER.items()
     },
 }  # fmt: skip
 _NATIVE_WORK = {
@@ -211,7 +213,7 @@ _WORK = {
     " GiB in another topic, {case.duplicates_percent} % of it duplicates, beside a process that"
     " only computes, with the priority of a compaction, and during a compaction by the log cleaner,"
     " which nobody waits for: at its beginning, while it reads, and in its second pass, while it"
-    " reads and writes",
+    " reads and writes, compared with times before, between and after these",
     "cursor-holes": "every second entry acknowledged with one cursor, {case.records:,} of them,"
     " `cursor_ranges_max` {case.ranges_max:,}",
 }

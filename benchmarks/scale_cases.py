@@ -50,7 +50,7 @@ def scale(case: Case, subject: str, testbed: Testbed) -> Figures:
         paced = [*target, "--topic", create_topic(subject, server.bootstrap, 1)]
         with clients.running_program("paced_load", *paced) as load:
             wait(_SETTLE_S)
-            windows = {"without": window(case.seconds)}
+            windows = {"without": [window(case.seconds)]}
             with exchanges(server.bootstrap, 1) as (exchange,):
                 figures["create_s"] = create(exchange, topics, partitions=_PARTITIONS_PER_TOPIC)
                 figures["created_rss_mb"] = server.rss_bytes() / _MB
@@ -66,7 +66,7 @@ def scale(case: Case, subject: str, testbed: Testbed) -> Figures:
             with clients.running_program("scale_load", *words) as waiting:
                 figures |= _first_line(waiting)
                 wait(_SETTLE_S)
-                windows["beside"] = window(case.seconds)
+                windows["beside"] = [window(case.seconds)]
                 found = clients.answer(load, json.dumps(windows), timeout_s=_TIMEOUT_S)
                 figures["cpu_percent"] = cpu_percent(server, case.seconds)
                 figures["rss_mb"] = server.rss_bytes() / _MB

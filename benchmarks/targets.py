@@ -209,7 +209,7 @@ def _compaction_and_tables() -> Iterator[Target]:
         for who, whose in (("produce", "producer"), ("fetch", "consumer")):
             name = "beside-compaction"
             for when, words in (("cleaner", "reads"), ("cleaner_copying", "copies")):
-                what = f"p99 of a {whose} while the log cleaner {words} 1 GiB / before"
+                what = f"p99 of a {whose} while the log cleaner {words} 1 GiB / stopped"
                 yield _plain(what, name, f"{who}_p99_{when}_ratio", 1.5, "", subject=subject)
             what = f"p99 of a {whose} during a compaction of 1 GiB at full speed / before"
             yield _plain(what, name, f"{who}_p99_ratio", 1.5, "", subject=subject)

@@ -170,12 +170,23 @@ def create_topic(
 
 def alter_topic(bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
     """Set some configs of a topic."""
+    _alter(bootstrap, ResourceType.TOPIC, topic, config)
+
+
+def alter_broker(bootstrap: str, config: Mapping[str, str]) -> None:
+    """Set some configs of a broker that is the only one."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    (broker_id,) = admin.list_topics(timeout=_ADMIN_TIMEOUT_S).brokers
+    _alter(bootstrap, ResourceType.BROKER, str(broker_id), config)
+
+
+def _alter(bootstrap: str, kind: ResourceType, name: str, config: Mapping[str, str]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     entries = [
         ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         for key, value in config.items()
     ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    resource = ConfigResource(kind, name, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(_ADMIN_TIMEOUT_S)
 
 

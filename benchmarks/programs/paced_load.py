@@ -4,7 +4,8 @@ Rule: one thread and two bare sockets, so that nothing of a client's own stands 
 its two answers: that of its Produce request, and the Fetch response in which it comes. Latencies
 count from the time at which a record was due, so a server that stops answering is not measured less
 often. Everything is kept until the end; the percentiles are those of the windows that are asked
-for on standard input, in seconds of the system's monotonic clock.
+for on standard input, each a name and one window or several, in seconds of the system's monotonic
+clock.
 """
 
 from __future__ import annotations
@@ -105,20 +106,21 @@ class PacedLoad:
             self.fetched_s += [now] * (end - len(self.fetched_s))
         self._fetch()
 
-    def percentiles(self, begin_s: float, end_s: float) -> dict[str, float]:
-        """Return those of the records that were due in a window, in milliseconds.
+    def percentiles(self, *windows: tuple[float, float]) -> dict[str, float]:
+        """Return those of the records that were due in the windows, in milliseconds.
 
         `p99_second` is the p99 of the median second, which single pauses of a busy machine leave
         as it is.
         """
         found = {}
         for who, answered in (("produce", self.acknowledged_s), ("fetch", self.fetched_s)):
-            seconds: defaultdict[int, list[float]] = defaultdict(list)
+            seconds: defaultdict[tuple[float, int], list[float]] = defaultdict(list)
             for due, answer in zip(self.due_s, answered, strict=False):
-                if begin_s <= due < end_s:
-                    seconds[int(due - begin_s)].append((answer - due) * 1e3)
+                for begin_s, end_s in windows:
+                    if begin_s <= due < end_s:
+                        seconds[begin_s, int(due - begin_s)].append((answer - due) * 1e3)
             if not seconds:
-                raise SystemExit(f"{who}: no record was answered in {end_s - begin_s:.1f} s")
+                raise SystemExit(f"{who}: no record was answered in the windows {windows}")
             took = sorted(chain.from_iterable(seconds.values()))
             for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999)):
                 found[f"{who}_{name}_ms"] = percentile(took, share)
@@ -139,8 +141,8 @@ def main() -> None:
         arguments.bootstrap, arguments.topic,
         rate=arguments.rate, record_bytes=arguments.record_bytes,
     )  # fmt: skip
-    windows: dict[str, tuple[float, float]] = json.loads(load.run())
-    print(json.dumps({name: load.percentiles(*window) for name, window in windows.items()}))
+    windows: dict[str, list[tuple[float, float]]] = json.loads(load.run())
+    print(json.dumps({name: load.percentiles(*each) for name, each in windows.items()}))
 
 
 if __name__ == "__main__":
