@@ -121,6 +121,9 @@ class GatewayConfig:
     log_cleaner_slow_bytes_per_second: int = 500_000
     """What compactions that nobody has asked for read and write in a second while clients append.
     They are faster if they would not keep up with what is appended, or take hours."""
+    log_cleaner_slow_burst_bytes: int = 128 * MIB
+    """What they may read and write at once if they have done less before, so that small topics are
+    compacted without delay."""
     log_cleaner_dedupe_buffer_size: int = 64 * MIB
     """Memory for the keys of one compaction (Kafka: of all together, 128 MiB). What does not fit
     goes to temporary files in the data folder."""

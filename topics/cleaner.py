@@ -9,6 +9,7 @@ Must not know: how a partition is compacted, clients.
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -72,6 +73,11 @@ class CleanerConfig(Protocol):
     @property
     def log_cleaner_slow_bytes_per_second(self) -> int:
         """What the cleaner's own compactions read and write in a second while others append."""
+        ...
+
+    @property
+    def log_cleaner_slow_burst_bytes(self) -> int:
+        """How much of that may be saved for later, and then is read and written at once."""
         ...
 
     @property
@@ -175,6 +181,11 @@ class Cleaner:
         self._asked_for: dict[UUID, int] = {}
         """When a user has asked for the compactions that have not ended, by topic."""
         self._throttle = IoThrottle(clock, lambda: config.log_cleaner_io_max_bytes_per_second)
+        self._round: CleaningRound | None = None
+        """The latest one; there is one at a time."""
+        self._round_throttle = IoThrottle(
+            clock, self._round_bytes_per_second, lambda: config.log_cleaner_slow_burst_bytes
+        )
         self._running_count = 0
         self._one_ended = asyncio.Condition()
         self._retry_at_ms: dict[tuple[str, int], int] = {}
@@ -235,18 +246,24 @@ class Cleaner:
 
     async def clean(self) -> int:
         """Compact what is due now, the dirtiest first; return how many partitions were due."""
-        now = CleaningRound(
+        self._round = CleaningRound(
             await self._due(),
             self._store,
             self._clock,
-            slow_bytes_per_second=lambda: self._config.log_cleaner_slow_bytes_per_second,
+            taken_bytes=lambda: self._round_throttle.taken_bytes,
             is_awaited=lambda: bool(self._asked_for),
         )
-        self._counters.due_count = len(now.due)
-        await asyncio.gather(*(self._clean(each, now.throttle) for each in now.due))
-        return len(now.due)
+        due = self._round.due
+        self._counters.due_count = len(due)
+        await asyncio.gather(*map(self._clean, due))
+        return len(due)
 
-    async def _clean(self, due: DuePartition, throttle: IoThrottle) -> None:
+    def _round_bytes_per_second(self) -> float:
+        if self._round is not None and self._round.may_be_slow():
+            return self._config.log_cleaner_slow_bytes_per_second
+        return math.inf
+
+    async def _clean(self, due: DuePartition) -> None:
         topic, index = due.topic, due.index
         try:
             async with self._running():
@@ -254,7 +271,7 @@ class Cleaner:
                 cleaning = await self._cleaning(topic, index)
                 if cleaning is not None:
                     log = await topic.open_partition(index)
-                    await self._compact(log, cleaning.horizon, throttle)
+                    await self._compact(log, cleaning.horizon, self._round_throttle)
         except CompactionRunning:
             return
         except (TopicsError, LedgerError) as error:

@@ -1,12 +1,11 @@
-"""Cleaning round: the compactions that were due at the same time, and how fast they go.
+"""Cleaning round: the compactions that were due at the same time, and whether they may be slow.
 
-Rule: while others use the store, the compactions of a round together read and write at a low rate,
-unless `CleaningPace` says that this is not enough, or somebody waits for their end. Whatever is
-appended to a partition during the round counts, also if it was removed again.
-Must not know: when to compact, how.
+Rule: while others use the store, the compactions of a round together may read and write at a low
+rate, unless `CleaningPace` says that this is not enough, or somebody waits for their end. Whatever
+is appended to a partition during the round counts, also if it was removed again.
+Must not know: when to compact, how, how slow slow is.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,6 @@ from kledger.ledger import LedgerStore, ManagedLedger
 from kledger.runtime.clock import Clock
 from kledger.topics.compaction.cleaner_plan import Cleaning
 from kledger.topics.compaction.cleaning_pace import CleaningPace
-from kledger.topics.io_throttle import IoThrottle
 from kledger.topics.topic import Topic
 
 LOOK_MS = 100
@@ -36,7 +34,6 @@ class CleaningRound:
 
     Attributes:
         due: the dirtiest first.
-        throttle: of all its compactions together.
     """
 
     def __init__(
@@ -45,7 +42,7 @@ class CleaningRound:
         store: LedgerStore,
         clock: Clock,
         *,
-        slow_bytes_per_second: Callable[[], float],
+        taken_bytes: Callable[[], int],
         is_awaited: Callable[[], bool],
     ) -> None:
         """Begin one.
@@ -53,15 +50,14 @@ class CleaningRound:
         Args:
             due: its compactions.
             store: has the partitions.
-            clock: for the throttle.
-            slow_bytes_per_second: the low rate at present.
+            clock: tells how long the round takes.
+            taken_bytes: what this round and earlier ones have read and written.
             is_awaited: whether somebody waits for the end of the round.
         """
         self.due = sorted(due, key=lambda each: -each.cleaning.dirty_ratio)
-        self.throttle = IoThrottle(clock, self._bytes_per_second)
         self._store = store
         self._clock = clock
-        self._slow_bytes_per_second = slow_bytes_per_second
+        self._taken_bytes, self._taken_before = taken_bytes, taken_bytes()
         self._is_awaited = is_awaited
         self._begun_ms = clock.monotonic_ms()
         self._pace = CleaningPace([each.cleaning for each in due])
@@ -69,18 +65,18 @@ class CleaningRound:
         self._appended_bytes = 0
         self._look_at_ms = self._begun_ms
 
-    def _bytes_per_second(self) -> float:
+    def may_be_slow(self) -> bool:
+        """Decide by what is known now."""
         now_ms = self._clock.monotonic_ms()
-        is_slow = (
+        return (
             not self._store.is_idle()
             and not self._is_awaited()
             and self._pace.may_be_slow(
-                done_bytes=self.throttle.taken_bytes,
+                done_bytes=self._taken_bytes() - self._taken_before,
                 appended_bytes=self._appended(now_ms),
                 passed_ms=now_ms - self._begun_ms,
             )
         )
-        return self._slow_bytes_per_second() if is_slow else math.inf
 
     def _appended(self, now_ms: int) -> int:
         """Return what was appended to all partitions, which may be many, so it looks seldom."""

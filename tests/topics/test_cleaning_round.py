@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ RECORDS = 20
 STEP_MS = IDLE_MS - 100
 ROUND_S_MAX = ROUND_MS_MAX // 1_000
 SLOW = CleanerSettings(log_cleaner_slow_bytes_per_second=1)
+BURST = replace(SLOW, log_cleaner_slow_burst_bytes=1 << 20)
 
 
 class Scene(NamedTuple):
@@ -52,10 +54,14 @@ async def append_and_ask_for_a_compaction(scene: Scene) -> None:
 
 
 async def seconds_of_a_round(
-    use: Use, *, seconds_max: int, configs: Mapping[str, str] | None = None
+    use: Use,
+    *,
+    seconds_max: int,
+    configs: Mapping[str, str] | None = None,
+    settings: CleanerSettings = SLOW,
 ) -> float | None:
     """Use the store every STEP_MS during a round; return how long it waited, None: too long."""
-    async with cleaning(config=SLOW) as (topics, cleaner):
+    async with cleaning(config=settings) as (topics, cleaner):
         log = await topics.log(configs={**COMPACTED, **(configs or {})})
         other, other_topic = await topics.log("other"), topics.registry.get("other")
         assert other_topic is not None
@@ -88,6 +94,10 @@ async def test_it_is_not_slow_on_an_idle_server() -> None:
     seconds = await seconds_of_a_round(append_nothing, seconds_max=600)
     assert seconds is not None
     assert seconds <= (IDLE_MS + CHECK_MS + STEP_MS) / 1_000
+
+
+async def test_a_small_one_is_over_at_once() -> None:
+    assert 0 == await seconds_of_a_round(append_to_another, seconds_max=600, settings=BURST)
 
 
 async def test_it_ends_before_its_partition_has_doubled() -> None:

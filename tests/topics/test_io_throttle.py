@@ -37,6 +37,23 @@ async def test_time_without_work_is_not_saved_up() -> None:
     assert [10_000, 10_100] == await passed_ms(throttle, clock, [100_000, 1])
 
 
+async def test_what_was_not_taken_is_saved_for_one_burst() -> None:
+    clock = ManualClock()
+    throttle = IoThrottle(clock, lambda: 1_000, lambda: 500)
+    assert [0, 0, 1_000] == await passed_ms(throttle, clock, [500, 1_000, 1])
+    clock.advance(10_000)
+    assert [11_000, 11_000, 11_001] == await passed_ms(throttle, clock, [500, 1, 1])
+
+
+async def test_steps_without_a_limit_take_what_was_saved() -> None:
+    clock, limits = ManualClock(), [math.inf]
+    throttle = IoThrottle(clock, lambda: limits[0], lambda: 500)
+    await throttle.take(1_000)
+    await throttle.take(1_000)
+    limits[0] = 1_000
+    assert [1_000] == await passed_ms(throttle, clock, [1])
+
+
 async def test_several_have_one_limit_together() -> None:
     clock = ManualClock()
     throttle = IoThrottle(clock, lambda: 1_000)

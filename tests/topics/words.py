@@ -63,6 +63,7 @@ class CleanerSettings:
     log_cleaner_threads: int = 1
     log_cleaner_io_max_bytes_per_second: float = math.inf
     log_cleaner_slow_bytes_per_second: int = 1 << 40
+    log_cleaner_slow_burst_bytes: int = 0
     log_cleaner_dedupe_buffer_size: int = 1 << 20
 
 

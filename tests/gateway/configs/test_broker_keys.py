@@ -73,6 +73,7 @@ def test_settings_of_the_gateway_are_among_them_but_for_its_own() -> None:
         "advertised.addresses",
         "listener.settings",
         "log.cleaner.slow.bytes.per.second",
+        "log.cleaner.slow.burst.bytes",
         "queued.max.connection.bytes",
         "queued.max.response.bytes",
         "send.buffer.max.bytes",
