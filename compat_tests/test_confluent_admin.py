@@ -71,7 +71,7 @@ def test_admin_manages_topics(admin: AdminClient, topic: str) -> None:
     [
         ("no/slash", {}, KafkaError.TOPIC_EXCEPTION),
         ("no-partitions", {"num_partitions": 0}, KafkaError.INVALID_PARTITIONS),
-        ("many-replicas", {"replication_factor": 3}, KafkaError.INVALID_REPLICATION_FACTOR),
+        ("many-replicas", {"replication_factor": 100}, KafkaError.INVALID_REPLICATION_FACTOR),
         ("bad-config", {"config": {"retention.ms": "soon"}}, KafkaError.INVALID_CONFIG),
     ],
 )

@@ -4,13 +4,14 @@
     Authorization: Bearer TOKEN                         RFC 6750, an access token as in OAUTHBEARER
 
 Rule: a header that was accepted is remembered for a minute, by its hash, and no longer than its
-token is valid; so not every call derives keys. A failed login is answered late, and an address with
-many of them is refused. No message has anything of the header.
+token is valid; so not every call derives keys. A check knows the users that other brokers have
+stored. A failed login is answered late, and an address with many of them is refused. No message has
+anything of the header.
 Must not know: gRPC, HTTP, what a client may do.
 """
 
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -45,6 +46,11 @@ INVALID_HEADER: Final = "expected Authorization: Basic or Bearer"
 
 class LoginLimits(Protocol):
     """What the logins of all listeners share: limits, threads, the audit log."""
+
+    @property
+    def catch_up(self) -> Callable[[], Awaitable[None]] | None:
+        """Applies the users and tokens that other brokers have changed; None: there are none."""
+        ...
 
     @property
     def failure_delay_ms(self) -> int:
@@ -148,6 +154,8 @@ class AuthorizationHeader:
         match scheme.lower():
             case "basic":
                 user, password = _user_and_password(credentials.strip())
+                if self._limits.catch_up is not None:
+                    await self._limits.catch_up()
                 step = self._passwords.begin(user, password, self._clock.now_ms())
                 return "Basic", await self._settled(None, step)
             case "bearer" if self._bearer is not None:

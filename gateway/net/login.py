@@ -1,8 +1,9 @@
 """Login: the shell of one connection's `AuthenticationState`; it answers SaslHandshake and tokens.
 
-Rule: each token is answered before the next one is decided on. A failed login is answered after
-`connection.failed.authentication.delay.ms`, and then the connection is closed. A login that takes
-too long, with the handshake of TLS, is given up.
+Rule: SaslHandshake is answered when the broker has applied what other brokers have changed, so that
+a user or token counts at once for all. Each token is answered before the next one is decided on. A
+failed login is answered after `connection.failed.authentication.delay.ms`, and then the connection
+is closed. A login that takes too long, with the handshake of TLS, is given up.
 Must not know: mechanisms, how bytes are encrypted.
 """
 
@@ -48,6 +49,7 @@ from kledger.security.sasl.mechanism import (
 from kledger.security.tls.distinguished_name import InvalidCertificate, subject_of
 
 if TYPE_CHECKING:
+    from kledger.gateway.services import CatchUp
     from kledger.runtime.timers import TimerHandle
 
 M = TypeVar("M", bound=ApiMessage)
@@ -171,11 +173,21 @@ class Login:
         is_offered = state.choose(request.mechanism, header.api_version, self._logins.wall_ms())
         slot = self._open_slot()
         response = SaslHandshakeResponse(mechanisms=state.offered)
-        if is_offered:
+        if not is_offered:
+            response.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            self._fail(slot, header, response, "a mechanism that the listener does not offer")
+        elif (catch_up := self._logins.catch_up) is None:
             self._answer(slot, header, response)
-            return
-        response.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        self._fail(slot, header, response, "a mechanism that the listener does not offer")
+        else:
+            answered = self._answer_caught_up(catch_up, slot, header, response)
+            self._logins.spawn(answered, "login", unit=self._port)
+
+    async def _answer_caught_up(
+        self, catch_up: "CatchUp", slot: ResponseSlot, header: RequestHeader, response: ApiMessage
+    ) -> None:
+        await catch_up()
+        if not self._port.is_closed:
+            self._answer(slot, header, response)
 
     def _evaluate(self, header: RequestHeader | None, token: bytes) -> None:
         """Answer a token; without a header it came as a frame of its own."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 from kledger.gateway.net.failed_logins_state import FailedLogins
-from kledger.gateway.services import Services
+from kledger.gateway.services import CatchUp, Services
 from kledger.runtime.blocking import BlockingPool
 from kledger.security.audit import quoted
 from kledger.security.principal import Principal
@@ -60,6 +60,11 @@ class Logins:
         self.wall_ms = services.clock.now_ms
         self.now_ms = services.clock.monotonic_ms
         self.spawn = services.supervisor.spawn
+
+    @property
+    def catch_up(self) -> CatchUp | None:
+        """Applies the users and tokens that other brokers have changed; None: there are none."""
+        return self._services.catch_up
 
     @property
     def failure_delay_ms(self) -> int:

@@ -1,6 +1,6 @@
 """Limits of logins for tests: everything is recorded, and threads are not needed."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kledger.security.principal import Principal
@@ -12,6 +12,7 @@ class RecordedLogins:
     def __init__(self, *, failure_delay_ms: int = 0) -> None:
         self.failure_delay_ms = failure_delay_ms
         self.is_admitting = True
+        self.catch_up: Callable[[], Awaitable[None]] | None = None
         self.successes: list[tuple[str, str, str, str]] = []
         self.failures: list[tuple[str, str]] = []
         self.work_count = 0

@@ -50,7 +50,11 @@ def basic(user: str, password: str) -> str:
 
 @asynccontextmanager
 async def opened(
-    limits: RecordedLogins, clock: ManualClock, *, has_tokens: bool = True
+    limits: RecordedLogins,
+    clock: ManualClock,
+    *,
+    has_tokens: bool = True,
+    has_changes: bool = False,
 ) -> AsyncIterator[AuthorizationHeader]:
     async with LedgerStore.open(None, engine=FaultyEngine(None), clock=clock) as store:
         users, tokens = open_users(
@@ -62,6 +66,12 @@ async def opened(
         )
         credential = make_credential(SHA_256, "pw:1", b"s", 4096)
         await users.alter({("ann", SHA_256.sasl_name): credential}.items())
+
+        async def catch_up() -> None:
+            changed = make_credential(SHA_256, "pw:2", b"s", 4096)
+            await users.alter({("ann", SHA_256.sasl_name): changed}.items())
+
+        limits.catch_up = catch_up if has_changes else None
         yield AuthorizationHeader(
             "native",
             passwords=PasswordLogins(users, {}, tokens),
@@ -83,6 +93,12 @@ async def test_a_password_is_hashed_once_a_minute() -> None:
         clock.advance(REMEMBERED_MS)
         await header.login(basic("ann", "pw:1"), "::1")
         assert 3 == limits.work_count
+
+
+async def test_a_password_that_another_broker_has_changed_counts() -> None:
+    limits, clock = RecordedLogins(), ManualClock(NOW_MS)
+    async with opened(limits, clock, has_changes=True) as header:
+        assert "ann" == (await header.login(basic("ann", "pw:2"), "::1")).principal.name
 
 
 async def test_a_token_is_remembered_until_it_expires() -> None:

@@ -19,8 +19,9 @@ from kledger.gateway.wire.messages.k36_sasl_authenticate import (
 )
 from kledger.gateway.wire.messages.k60_describe_cluster import DescribeClusterRequest
 from kledger.gateway.wire.schema import ApiMessage
+from kledger.security.credentials import make_credential
 from kledger.security.principal import Principal
-from tests.gateway.listening import PASSWORD, ListeningGateway, listening_gateway
+from tests.gateway.listening import PASSWORD, SCRAM, ListeningGateway, listening_gateway
 from tests.gateway.running import until
 from tests.gateway.wire_client import WireClient
 from tests.security.sasl.test_scram_state import Client
@@ -48,6 +49,15 @@ async def log_in(client: WireClient, token: bytes = RIGHT, version: int = 2) -> 
     answer = await client.ask(SaslAuthenticateRequest(auth_bytes=token), version)
     assert 0 == answer.error_code
     return int(answer.session_lifetime_ms) if version else 0
+
+
+async def log_in_with_scram(client: WireClient, password: str) -> None:
+    await begin(client, SCRAM.sasl_name)
+    near = Client(password=password)
+    first = await client.ask(SaslAuthenticateRequest(auth_bytes=near.first()), 1)
+    final = near.final(first.auth_bytes)
+    second = await client.ask(SaslAuthenticateRequest(auth_bytes=final), 1)
+    assert second.auth_bytes.startswith(b"v=")
 
 
 def principals(listening: ListeningGateway) -> list[Principal]:
@@ -86,12 +96,20 @@ async def test_a_login_with_plain_gives_a_principal(version: int) -> None:
 
 async def test_a_login_with_scram() -> None:
     async with listening_gateway("SASL_PLAINTEXT") as listening, listening.client() as client:
-        await begin(client, "SCRAM-SHA-256")
-        near = Client(password=PASSWORD)
-        first = await client.ask(SaslAuthenticateRequest(auth_bytes=near.first()), 1)
-        final = near.final(first.auth_bytes)
-        second = await client.ask(SaslAuthenticateRequest(auth_bytes=final), 1)
-        assert second.auth_bytes.startswith(b"v=")
+        await log_in_with_scram(client, PASSWORD)
+        assert [Principal("alice")] == principals(listening)
+
+
+async def test_a_password_that_another_broker_has_changed_counts() -> None:
+    async with listening_gateway("SASL_PLAINTEXT") as listening, listening.client() as client:
+        services = listening.gateway.services
+
+        async def catch_up() -> None:
+            changed = make_credential(SCRAM, "brush", b"salt", 4096)
+            await services.users.alter({("alice", SCRAM.sasl_name): changed}.items())
+
+        services.catch_up = catch_up
+        await log_in_with_scram(client, "brush")
         assert [Principal("alice")] == principals(listening)
 
 
