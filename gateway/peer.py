@@ -11,6 +11,8 @@ from kledger.security.principal import ANONYMOUS, Principal
 
 UNKNOWN_SOFTWARE = "unknown"
 _LIBRDKAFKA = re.compile("rdkafka|^confluent-kafka|^kcat$")
+_LIBRDKAFKA_VERSION = re.compile(r"(?:^|rdkafka-)v?(\d+)\.(\d+)")
+_BY_ID_SINCE = 2, 10
 
 
 @dataclass(slots=True)
@@ -36,6 +38,18 @@ class Peer:
     def is_librdkafka(self) -> bool:
         """Whether it is librdkafka, or a program or binding of another language over it."""
         return _LIBRDKAFKA.search(self.software_name) is not None
+
+    @property
+    def knows_brokers_by_id(self) -> bool:
+        """Whether it is librdkafka from 2.10 on, to which two ids are two brokers.
+
+        To an earlier one, what has the same address is one broker, with the id that was listed
+        last; it does not find the leader by the other id, and looks again after five minutes.
+        """
+        if not self.is_librdkafka:
+            return False
+        found = _LIBRDKAFKA_VERSION.findall(self.software_version)
+        return bool(found) and tuple(map(int, found[-1])) >= _BY_ID_SINCE
 
     @property
     def may_use_token_requests(self) -> bool:

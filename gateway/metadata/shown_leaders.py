@@ -3,11 +3,12 @@
 Rule: the broker that leads it, with two exceptions while nodes move between servers. A broker that
 seems to be lost leads nothing until it is taken over: clients request metadata again and again,
 instead of connecting to the old address and waiting there for another request timeout. A broker
-that has moved is shown to librdkafka under another id, with the same address: librdkafka doubles
-its wait after each connection to an id, up to 10 s (`reconnect.backoff.max.ms`), whether the
-address is new or not, but connects at once to an id that it has not seen. The broker stays in the
-list under its own id as well, as groups have their coordinator by that, and under the other one for
-as long as librdkafka may have that as a leader in its cache: it finds no leader that is not listed.
+that has moved is shown to librdkafka from 2.10 on under another id, with the same address: it
+doubles its wait after each connection to an id, up to 10 s (`reconnect.backoff.max.ms`), whether
+the address is new or not, but connects at once to an id that it has not seen. The broker stays in
+the list under its own id as well, as groups have their coordinator by that, and under the other one
+for as long as librdkafka may have that as a leader in its cache: it finds no leader that is not
+listed.
 Must not know: requests, topics.
 """
 
@@ -33,7 +34,7 @@ _MOVES: Final = 256
 def shown_leaders(brokers: Brokers, peer: Peer) -> Mapping[int, int]:
     """Return the brokers that a client sees under another id as leaders, or as none."""
     shown: dict[int, int] = {}
-    if (moves := brokers.moves_within(RECENT_MOVE_MS)) and peer.is_librdkafka:
+    if (moves := brokers.moves_within(RECENT_MOVE_MS)) and peer.knows_brokers_by_id:
         shown = {each: moved_leader_id(each, epoch) for each, epoch in moves.items()}
     return shown | dict.fromkeys(brokers.silent_ids, NO_LEADER)
 
@@ -50,7 +51,7 @@ def shown_brokers(
 
     Those are the ids of its last two moves, as it often moves back soon.
     """
-    moves = brokers.moves_within(LISTED_MOVE_MS) if peer.is_librdkafka else {}
+    moves = brokers.moves_within(LISTED_MOVE_MS) if peer.knows_brokers_by_id else {}
     for each in brokers.all(listener):
         yield each
         if (epoch := moves.get(each.broker_id)) is not None:

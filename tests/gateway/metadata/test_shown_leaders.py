@@ -14,7 +14,8 @@ from kledger.gateway.metadata.shown_leaders import (
 )
 from kledger.gateway.peer import Peer
 
-LIBRDKAFKA = Peer("127.0.0.1", software_name="librdkafka")
+LIBRDKAFKA = Peer("127.0.0.1", software_name="librdkafka", software_version="2.10.0")
+OLD_LIBRDKAFKA = Peer("127.0.0.1", software_name="librdkafka", software_version="2.9.0")
 JAVA = Peer("127.0.0.1", software_name="apache-kafka-java")
 LISTENER = AdvertisedAddress("PLAINTEXT", "a", 1)
 INT32_MAX = 2**31 - 1
@@ -37,7 +38,8 @@ def test_brokers_that_stay_are_shown_as_they_are(peer: Peer) -> None:
 
 def test_only_librdkafka_sees_another_id_and_all_see_that_a_broker_is_lost() -> None:
     brokers = Moving(GatewayConfig())
-    assert {2: NO_LEADER, 3: NO_LEADER} == shown_leaders(brokers, JAVA)
+    for other in (JAVA, OLD_LIBRDKAFKA):
+        assert {2: NO_LEADER, 3: NO_LEADER} == shown_leaders(brokers, other)
     moved = moved_leader_id(1, 5)
     assert {1: moved, 2: NO_LEADER, 3: NO_LEADER} == shown_leaders(brokers, LIBRDKAFKA)
 
@@ -47,7 +49,8 @@ def test_librdkafka_gets_a_moved_broker_under_the_ids_of_its_last_two_moves_as_w
     own = BrokerAddress(1, "a", 1)
     moved = [BrokerAddress(moved_leader_id(1, epoch), "a", 1) for epoch in (4, 5)]
     assert [own, *moved] == list(shown_brokers(brokers, LISTENER, LIBRDKAFKA))
-    assert [own] == list(shown_brokers(brokers, LISTENER, JAVA))
+    for other in (JAVA, OLD_LIBRDKAFKA):
+        assert [own] == list(shown_brokers(brokers, LISTENER, other))
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ async def test_librdkafka_sees_a_moved_leader_under_another_id(
     """It connects to a new address of a known id only after up to 10 s."""
     async with servers(tmp_path, 2) as (one, two), WireClient(*one.address(1)) as client:
         await client.ask(
-            ApiVersionsRequest(client_software_name=software, client_software_version="1"), 3
+            ApiVersionsRequest(client_software_name=software, client_software_version="2.10.0"), 3
         )
         await client.ask(CreateTopicsRequest(topics=[TOPIC], timeout_ms=60_000), 7)
         await one.leave(2)
