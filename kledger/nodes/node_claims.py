@@ -322,7 +322,8 @@ class NodeClaims:
             if is_done or now_ms - at_ms >= HAND_OVER_MAX_MS:
                 self._handed_over = None
         # A node may be owned by an earlier process of this server: there is nothing to end.
-        if self._handed_over is None and plan.hand_over in self._tasks:
+        may_hand_over = self._handed_over is None and self._watches.do_others_hurry(now_ms)
+        if may_hand_over and plan.hand_over in self._tasks:
             logger.info("handing over node %s", plan.hand_over)
             self._handed_over = _HandedOver(plan.hand_over, now_ms)
             self._tasks[plan.hand_over].cancel()

@@ -1,8 +1,9 @@
 """OwnerWatches: which owners of nodes seem to be lost, from what the polls of a server show.
 
 Rule: pure; it decides from observations and the time alone. An owner is fenced as a standby fences
-it. Before that it is silent: it leads nothing for clients, and servers poll more often until its
-node has the next owner. Owners that this server has itself are not watched.
+it. Before that it is silent: it leads nothing for clients until its node has the next owner.
+Servers poll more often after whatever may move nodes, and a hand-over waits until all of them do.
+Owners that this server has itself are not watched.
 Must not know: databases, how an owner is fenced.
 """
 
@@ -19,9 +20,9 @@ from kledger.ledger.cluster import (
 )
 
 HURRIED_POLL_MS: Final = 100
-"""Between polls while the owner of a node is silent, or it has none: seconds of each failover."""
+"""Between polls when nodes are about to move: others see the end of an owner so much later."""
 HURRIED_MS: Final = 10_000
-"""How long servers poll so often for the same nodes."""
+"""How long servers poll so often after the last change."""
 OTHERS_COMMIT_WITHIN_MS: Final = 2_000
 """An owner commits at least once a second, and is polled twice."""
 
@@ -48,7 +49,9 @@ class OwnerWatches:
         self._owners: dict[int, OwnerObservation | None] = {}
         self._committed_at_ms = 0
         """When a poll last showed that any owner has committed or changed."""
-        self._moving: set[int] = set()
+        self._moves: object = None
+        """What moves nodes, as the last poll showed it."""
+        self._hurried_since_ms = 0
         self._hurried_until_ms = 0
 
     def observed(
@@ -97,9 +100,12 @@ class OwnerWatches:
         self._watches.pop(node, None)
 
     def poll_pause_ms(self, now_ms: int) -> int:
-        """Return the time until the next poll: short while a node is about to get another owner."""
-        is_hurried = self._moving and now_ms < self._hurried_until_ms
-        return HURRIED_POLL_MS if is_hurried else POLL_EVERY_MS
+        """Return the time until the next poll: short after whatever may move nodes."""
+        return HURRIED_POLL_MS if now_ms < self._hurried_until_ms else POLL_EVERY_MS
+
+    def do_others_hurry(self, now_ms: int) -> bool:
+        """Return whether all servers have polled since something changed that may move nodes."""
+        return now_ms - self._hurried_since_ms >= POLL_EVERY_MS
 
     def _note_silence(self, node: DescribedNode, watch: OwnerWatch, now_ms: int) -> None:
         """Note whether the owner of a node seems to be lost.
@@ -113,11 +119,18 @@ class OwnerWatches:
             del self._silent[node.node]
 
     def _note_moves(self, observed: NodesObservation, now_ms: int) -> None:
-        """Note which nodes are about to get another owner."""
-        moving = {
-            each.node
-            for each in observed.nodes
-            if each.owner is None or self._silent.get(each.node) == each.epoch
-        }
-        if moving != self._moving:
-            self._moving, self._hurried_until_ms = moving, now_ms + HURRIED_MS
+        """Note a change of what moves nodes: an owner's end, other servers, a preferred server."""
+        moves = (
+            {
+                each.node
+                for each in observed.nodes
+                if each.owner is None or self._silent.get(each.node) == each.epoch
+            },
+            [each.preferred for each in observed.nodes],
+            [(each.server.broker_id, each.is_live, each.is_draining) for each in observed.servers],
+        )
+        if moves == self._moves:
+            return
+        if now_ms >= self._hurried_until_ms:
+            self._hurried_since_ms = now_ms
+        self._moves, self._hurried_until_ms = moves, now_ms + HURRIED_MS

@@ -35,7 +35,7 @@ from kledger.nodes.node_claims import (
     NodeUnavailable,
     ServerIdTaken,
 )
-from kledger.nodes.owner_watches import HURRIED_POLL_MS
+from kledger.nodes.owner_watches import HURRIED_MS, HURRIED_POLL_MS
 from kledger.runtime.blocking import InlinePool
 from kledger.runtime.manual_clock import ManualClock
 from tests.ledger.cluster.database_words import broker
@@ -332,6 +332,20 @@ async def test_server_that_drains_hands_over_one_node_after_the_other(scene: Sce
     await scene.pass_time(2 * POLL_EVERY_MS)
     assert [1, 2, 3, 4] == sorted(second.served)
     assert [2] == [each.server.broker_id for each in scene.memory.observe_nodes().servers]
+
+
+async def test_nodes_that_are_handed_over_have_an_owner_soon(scene: Scene) -> None:
+    first, second = scene.start(1), scene.start(2)
+    await scene.pass_time(HURRIED_MS + 10 * COMMIT_EVERY_MS)
+    handed_over, unowned_ms, step_ms = len(first.served), 0, HURRIED_POLL_MS // 2
+    draining = asyncio.ensure_future(first.claims.drain())
+    while not draining.done():
+        await ticks()
+        scene.clock.advance(step_ms)
+        unowned_ms += step_ms * (None in scene.owners)
+    await scene.pass_time(POLL_EVERY_MS)
+    assert [1, 2, 3, 4] == sorted(second.served)
+    assert unowned_ms <= handed_over * (HURRIED_POLL_MS + step_ms)
 
 
 async def test_last_server_drains_at_once(scene: Scene) -> None:
