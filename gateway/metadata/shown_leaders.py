@@ -33,9 +33,8 @@ _MOVES: Final = 256
 
 def shown_leaders(brokers: Brokers, peer: Peer) -> Mapping[int, int]:
     """Return the brokers that a client sees under another id as leaders, or as none."""
-    shown: dict[int, int] = {}
-    if (moves := brokers.moves_within(RECENT_MOVE_MS)) and peer.knows_brokers_by_id:
-        shown = {each: moved_leader_id(each, epoch) for each, epoch in moves.items()}
+    moves = _moves_seen(brokers, peer, RECENT_MOVE_MS)
+    shown = {each: moved_leader_id(each, epoch) for each, epoch in moves.items()}
     return shown | dict.fromkeys(brokers.silent_ids, NO_LEADER)
 
 
@@ -51,9 +50,15 @@ def shown_brokers(
 
     Those are the ids of its last two moves, as it often moves back soon.
     """
-    moves = brokers.moves_within(LISTED_MOVE_MS) if peer.knows_brokers_by_id else {}
+    moves = _moves_seen(brokers, peer, LISTED_MOVE_MS)
     for each in brokers.all(listener):
         yield each
         if (epoch := moves.get(each.broker_id)) is not None:
             for moved_in in (epoch - 1, epoch):
                 yield each._replace(broker_id=moved_leader_id(each.broker_id, moved_in))
+
+
+def _moves_seen(brokers: Brokers, peer: Peer, milliseconds: int) -> Mapping[int, int]:
+    """Return the moves that lead to other ids for a client; mostly there are none."""
+    moves = brokers.moves_within(milliseconds)
+    return moves if moves and peer.knows_brokers_by_id else {}
